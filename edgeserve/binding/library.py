@@ -1,0 +1,148 @@
+"""Finds, loads and checks the native library. What its functions do is its callers' business."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Protocol, cast
+
+from edgeserve.errors import LibraryError
+
+_LIBRARY = "edgeserve.binding.libedgeserve"
+_CDEF = "edgeserve.binding._edgeserve_cdef"
+_REMEDY = "reinstall it with: pip install --force-reinstall edgeserve-llm (or, in a clone: pip install .)"
+
+CData = Any
+"""A C value as cffi hands it out: a pointer, a struct or an array. cffi ships no types for it."""
+
+
+class FFI(Protocol):
+    """The part of cffi's generated FFI object that edgeserve uses."""
+
+    def dlopen(self, name: str) -> Any: ...
+    def new(self, cdecl: str) -> CData: ...
+    def cast(self, cdecl: str, value: object) -> CData: ...
+    def string(self, cdata: CData) -> bytes: ...
+    def from_buffer(
+        self, cdecl: str, python_buffer: object, require_writable: bool = False
+    ) -> CData: ...
+    def list_types(self) -> tuple[list[str], list[str], list[str]]: ...
+    def typeof(self, cdecl: str) -> Any: ...
+    def sizeof(self, cdecl: str) -> int: ...
+    def offsetof(self, cdecl: str, field: str) -> int: ...
+
+
+class NativeFunctions(Protocol):
+    """native/include/edgeserve.h, as Python calls it."""
+
+    ES_ABI_VERSION: int
+
+    def es_abi_version(self) -> int: ...
+    def es_layout(self, name: bytes) -> int: ...
+    def es_status_text(self, status: int) -> CData: ...
+    def es_type_count(self) -> int: ...
+    def es_type_at(self, index: int, out: CData) -> int: ...
+    def es_dequantize(
+        self, type: int, src: CData, src_bytes: int, n_elements: int, dst: CData
+    ) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class QuantType:
+    """A quant type that the library can widen. Plain floats are blocks of one element."""
+
+    name: str
+    number: int
+    block_elements: int
+    block_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class NativeLibrary:
+    """The loaded library, the cffi object that makes its arguments, and its quant types by name."""
+
+    ffi: FFI
+    functions: NativeFunctions
+    quant_types: Mapping[str, QuantType]
+
+    def status_text(self, status: int) -> str:
+        return self.ffi.string(self.functions.es_status_text(status)).decode()
+
+
+@cache
+def load_library() -> NativeLibrary:
+    """The native library, loaded and checked once per process. Raises LibraryError."""
+    ffi = _load_declarations()
+    path = _find_library()
+    try:
+        functions = cast(NativeFunctions, ffi.dlopen(path))
+    except OSError as error:
+        raise LibraryError(f"cannot load {path}: {error}; {_REMEDY}") from error
+    check_abi(ffi, functions)
+    return NativeLibrary(ffi, functions, _read_quant_types(ffi, functions))
+
+
+def check_abi(ffi: FFI, functions: NativeFunctions) -> None:
+    """Raises LibraryError unless version and struct layouts are those of our declarations."""
+    try:
+        version = functions.es_abi_version()
+    except AttributeError as error:
+        raise LibraryError(f"the native library is not edgeserve's: {error}; {_REMEDY}") from error
+    if version != functions.ES_ABI_VERSION:
+        raise LibraryError(
+            f"the native library has interface version {version} and this package needs "
+            f"{functions.ES_ABI_VERSION}; {_REMEDY}"
+        )
+    for name, expected in _expected_layout(ffi).items():
+        actual = functions.es_layout(name.encode())
+        if actual != expected:
+            raise LibraryError(
+                f"the native library lays out {name} at {actual} and this package at {expected}; "
+                f"{_REMEDY}"
+            )
+
+
+def _expected_layout(ffi: FFI) -> dict[str, int]:
+    """Sizes of our structs and offsets of their fields, as cffi computed them."""
+    layout: dict[str, int] = {}
+    typedefs, _, _ = ffi.list_types()
+    for struct in typedefs:
+        c_type = ffi.typeof(struct)
+        if c_type.kind != "struct":
+            continue
+        layout[struct] = ffi.sizeof(struct)
+        for field, _ in c_type.fields:
+            layout[f"{struct}.{field}"] = ffi.offsetof(struct, field)
+    return layout
+
+
+def _load_declarations() -> FFI:
+    try:
+        return cast(FFI, importlib.import_module(_CDEF).ffi)
+    except ModuleNotFoundError as error:
+        raise LibraryError(
+            f"the native library's declarations are missing ({error}): this looks like a source "
+            f"tree that was not built; {_REMEDY}"
+        ) from error
+
+
+def _find_library() -> str:
+    # Asking the import system finds it in a wheel and in an editable install, where the library
+    # lies in site-packages and this file does not.
+    spec = importlib.util.find_spec(_LIBRARY)
+    if spec is None or spec.origin is None:
+        raise LibraryError(f"the native library is missing; {_REMEDY}")
+    return spec.origin
+
+
+def _read_quant_types(ffi: FFI, functions: NativeFunctions) -> dict[str, QuantType]:
+    info = ffi.new("es_type_info *")
+    quant_types: dict[str, QuantType] = {}
+    for index in range(functions.es_type_count()):
+        functions.es_type_at(index, info)
+        name = ffi.string(info.name).decode()
+        quant_types[name] = QuantType(name, info.type, info.block_elements, info.block_bytes)
+    return quant_types

@@ -1,0 +1,61 @@
+// What a program asks right after loading the library: which interface is this, and do its structs
+// lie in memory as the program's declarations say.
+#include <string.h>
+
+#include "edgeserve.h"
+
+#if defined(__FAST_MATH__)
+#error "edgeserve must not be built with -ffast-math: results would depend on the compiler"
+#endif
+// The library is built for the oldest processor of its kind; only kernel folders add instructions.
+#if defined(__AVX__) || defined(__FMA__)
+#error "edgeserve must not be built with -march or -mavx: it would crash on other processors"
+#endif
+
+typedef struct {
+    const char *name;
+    int64_t value;
+} layout_entry;
+
+#define SIZE(type) #type, (int64_t)sizeof(type)
+#define OFFSET(type, field) #type "." #field, (int64_t)offsetof(type, field)
+
+static const layout_entry layout[] = {
+    {SIZE(es_type_info)},
+    {OFFSET(es_type_info, name)},
+    {OFFSET(es_type_info, type)},
+    {OFFSET(es_type_info, block_elements)},
+    {OFFSET(es_type_info, block_bytes)},
+};
+
+int32_t es_abi_version(void) { return ES_ABI_VERSION; }
+
+int64_t es_layout(const char *name) {
+    if (name == NULL) {
+        return -1;
+    }
+    for (size_t i = 0; i < sizeof layout / sizeof *layout; i++) {
+        if (strcmp(layout[i].name, name) == 0) {
+            return layout[i].value;
+        }
+    }
+    return -1;
+}
+
+const char *es_status_text(es_status status) {
+    switch (status) {
+    case ES_OK:
+        return "ok";
+    case ES_ERR_NULL:
+        return "a required pointer is null";
+    case ES_ERR_TYPE:
+        return "unknown quant type";
+    case ES_ERR_LENGTH:
+        return "a count is out of range or no whole number of blocks";
+    case ES_ERR_SIZE:
+        return "the source is not as long as its blocks";
+    case ES_ERR_ALIGNMENT:
+        return "the destination is not aligned";
+    }
+    return "unknown status";
+}
