@@ -1,0 +1,142 @@
+"""What the environment says: folders, tokens, switches. The one place that reads it.
+
+Everything else is handed a Config, so that a test or an embedding program decides by arguments.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from edgeserve.errors import InvalidRequestError
+
+_LOG_LEVELS = ("debug", "info", "warning", "error")
+_HUB_ENDPOINT = "https://huggingface.co"
+# Where Linux packages put the models of an Ollama that runs as a service of its own user.
+_OLLAMA_SERVICE_DIRS = (
+    Path("/usr/share/ollama/.ollama/models"),
+    Path("/var/lib/ollama/.ollama/models"),
+    Path("/var/lib/ollama/models"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """Folders and switches of one process.
+
+    `cache_dir` is ours to write. `hf_hub_cache` and the `*_dirs` belong to other programs and are
+    only read. `kernels` forces a kernel set by name; None lets the machine decide.
+    """
+
+    cache_dir: Path
+    hf_hub_cache: Path
+    hf_endpoint: str = _HUB_ENDPOINT
+    hf_token: str | None = field(default=None, repr=False)
+    hf_offline: bool = False
+    ollama_dirs: tuple[Path, ...] = ()
+    lm_studio_dirs: tuple[Path, ...] = ()
+    llama_cpp_dirs: tuple[Path, ...] = ()
+    no_color: bool = False
+    kernels: str | None = None
+    log_level: str = "warning"
+
+    @property
+    def models_dir(self) -> Path:
+        """Where models that we fetched are kept."""
+        return self.cache_dir / "models"
+
+    @classmethod
+    def from_environment(
+        cls,
+        environ: Mapping[str, str] | None = None,
+        *,
+        platform: str = sys.platform,
+        home: Path | None = None,
+    ) -> Config:
+        """Read every variable there is, of this process when no mapping is given.
+
+        Raises InvalidRequestError naming the variable that is wrong.
+        """
+        environ = os.environ if environ is None else environ
+        folders = _Folders(environ, platform, home or Path.home())
+        return cls(
+            cache_dir=folders.own_cache(),
+            hf_hub_cache=folders.hub_cache(),
+            hf_endpoint=environ.get("HF_ENDPOINT", "").rstrip("/") or _HUB_ENDPOINT,
+            hf_token=environ.get("HF_TOKEN") or None,
+            hf_offline=_is_on(environ.get("HF_HUB_OFFLINE", "")),
+            ollama_dirs=folders.ollama(),
+            lm_studio_dirs=folders.lm_studio(),
+            llama_cpp_dirs=folders.llama_cpp(),
+            no_color=environ.get("NO_COLOR", "") != "",
+            kernels=environ.get("EDGESERVE_KERNELS") or None,
+            log_level=_log_level(environ.get("EDGESERVE_LOG_LEVEL", "")),
+        )
+
+
+def _is_on(text: str) -> bool:
+    return text.strip().lower() in {"1", "true", "yes", "on"}
+
+
+def _log_level(text: str) -> str:
+    level = text.strip().lower() or "warning"
+    if level not in _LOG_LEVELS:
+        raise InvalidRequestError("EDGESERVE_LOG_LEVEL", text, f"one of {', '.join(_LOG_LEVELS)}")
+    return level
+
+
+@dataclass(frozen=True, slots=True)
+class _Folders:
+    """Where each program keeps files on each platform."""
+
+    environ: Mapping[str, str]
+    platform: str
+    home: Path
+
+    def _path(self, variable: str) -> Path | None:
+        text = self.environ.get(variable, "")
+        if not text:
+            return None
+        if text == "~" or text.startswith(("~/", "~\\")):
+            return self.home / text[2:]
+        return Path(text)
+
+    def _xdg_cache(self) -> Path:
+        return self._path("XDG_CACHE_HOME") or self.home / ".cache"
+
+    def _platform_cache(self, name: str) -> Path:
+        """The cache folder of a program that follows each platform's custom."""
+        if self.platform == "darwin" and "XDG_CACHE_HOME" not in self.environ:
+            return self.home / "Library" / "Caches" / name
+        if self.platform == "win32":
+            return (self._path("LOCALAPPDATA") or self.home / "AppData" / "Local") / name
+        return self._xdg_cache() / name
+
+    def own_cache(self) -> Path:
+        return self._path("EDGESERVE_CACHE") or self._platform_cache("edgeserve")
+
+    def hub_cache(self) -> Path:
+        for variable in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"):
+            path = self._path(variable)
+            if path is not None:
+                return path
+        return (self._path("HF_HOME") or self._xdg_cache() / "huggingface") / "hub"
+
+    def ollama(self) -> tuple[Path, ...]:
+        chosen = self._path("OLLAMA_MODELS")
+        if chosen is not None:
+            return (chosen,)
+        service = _OLLAMA_SERVICE_DIRS if self.platform.startswith("linux") else ()
+        return (self.home / ".ollama" / "models", *service)
+
+    def lm_studio(self) -> tuple[Path, ...]:
+        return (
+            self.home / ".lmstudio" / "models",
+            self.home / ".cache" / "lm-studio" / "models",
+        )
+
+    def llama_cpp(self) -> tuple[Path, ...]:
+        return (self._path("LLAMA_CACHE") or self._platform_cache("llama.cpp"),)
