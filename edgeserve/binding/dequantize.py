@@ -29,7 +29,7 @@ def dequantize(
         raise InvalidRequestError(
             "num_elements", num_elements, f"a multiple of {known.block_elements} for {quant_type}"
         )
-    view = memoryview(data)
+    view = data.data if isinstance(data, np.ndarray) else memoryview(data)
     if not view.c_contiguous:
         raise InvalidRequestError("data", "a strided view", "contiguous")
     num_bytes = num_elements // known.block_elements * known.block_bytes
@@ -42,7 +42,7 @@ def dequantize(
         return values
     status = library.functions.es_dequantize(
         known.number,
-        library.ffi.from_buffer("uint8_t[]", data),
+        library.ffi.from_buffer("uint8_t[]", view),
         num_bytes,
         num_elements,
         library.ffi.from_buffer("float[]", values, require_writable=True),

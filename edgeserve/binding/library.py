@@ -13,7 +13,9 @@ from edgeserve.errors import LibraryError
 
 _LIBRARY = "edgeserve.binding.libedgeserve"
 _CDEF = "edgeserve.binding._edgeserve_cdef"
-_REMEDY = "reinstall it with: pip install --force-reinstall edgeserve-llm (or, in a clone: pip install .)"
+_REMEDY = (
+    "reinstall it with: pip install --force-reinstall edgeserve-llm (or, in a clone: pip install .)"
+)
 
 CData = Any
 """A C value as cffi hands it out: a pointer, a struct or an array. cffi ships no types for it."""
@@ -22,7 +24,9 @@ CData = Any
 class FFI(Protocol):
     """The part of cffi's generated FFI object that edgeserve uses."""
 
-    def dlopen(self, name: str) -> Any: ...
+    error: type[Exception]
+
+    def dlopen(self, name: str | None) -> Any: ...
     def new(self, cdecl: str) -> CData: ...
     def cast(self, cdecl: str, value: object) -> CData: ...
     def string(self, cdata: CData) -> bytes: ...
@@ -89,7 +93,7 @@ def check_abi(ffi: FFI, functions: NativeFunctions) -> None:
     """Raises LibraryError unless version and struct layouts are those of our declarations."""
     try:
         version = functions.es_abi_version()
-    except AttributeError as error:
+    except ffi.error as error:
         raise LibraryError(f"the native library is not edgeserve's: {error}; {_REMEDY}") from error
     if version != functions.ES_ABI_VERSION:
         raise LibraryError(

@@ -17,7 +17,7 @@ typedef struct {
     int64_t value;
 } layout_entry;
 
-#define SIZE(type) #type, (int64_t)sizeof(type)
+#define SIZE(type)          #type, (int64_t)sizeof(type)
 #define OFFSET(type, field) #type "." #field, (int64_t)offsetof(type, field)
 
 static const layout_entry layout[] = {

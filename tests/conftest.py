@@ -1,0 +1,106 @@
+"""Fixtures that need something fetched: real models, and the reference's source and library.
+
+Each is fetched once into the cache folder; without network, tests that need it are skipped.
+EDGESERVE_TEST_MODELS (a folder with smollm2.gguf and gemma3.gguf) and EDGESERVE_TEST_REFERENCE
+(an unpacked llama.cpp source tree) stand in for what would be fetched.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from filelock import FileLock
+
+REFERENCE = "llama-cpp-python==0.3.36"
+_VENDORED = "vendor/llama.cpp/"
+_DOWNLOAD_SECONDS = 600
+
+
+def _cache_dir() -> Path:
+    folder = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    cache = Path(folder) / "edgeserve" / "tests"
+    cache.mkdir(parents=True, exist_ok=True)
+    return cache
+
+
+def _model(name: str) -> Path:
+    folder = os.environ.get("EDGESERVE_TEST_MODELS")
+    if folder is None:
+        pytest.skip(f"{name}: set EDGESERVE_TEST_MODELS to a folder with {name}.gguf")
+    path = Path(folder) / f"{name}.gguf"
+    if not path.is_file():
+        pytest.skip(f"{path} (from EDGESERVE_TEST_MODELS) does not exist")
+    return path
+
+
+@pytest.fixture(scope="session")
+def smollm2_path() -> Path:
+    """SmolLM2-135M-Instruct, the embedded default."""
+    return _model("smollm2")
+
+
+@pytest.fixture(scope="session")
+def gemma3_path() -> Path:
+    """Gemma 3 270M Q4_K_M."""
+    return _model("gemma3")
+
+
+@pytest.fixture(scope="session")
+def reference_source() -> Path:
+    """llama.cpp's tree as the reference's source distribution carries it; models/ at least."""
+    given = os.environ.get("EDGESERVE_TEST_REFERENCE")
+    if given is not None:
+        if not (Path(given) / "models").is_dir():
+            pytest.skip(f"{given} (from EDGESERVE_TEST_REFERENCE) has no models folder")
+        return Path(given)
+    cache = _cache_dir()
+    target = cache / REFERENCE.replace("==", "-")
+    # Test workers share the cache: the first one fetches, the others find it done.
+    with FileLock(cache / "reference.lock"):
+        if not target.is_dir():
+            _fetch_reference(cache, target)
+    return target
+
+
+def _fetch_reference(cache: Path, target: Path) -> None:
+    with tempfile.TemporaryDirectory(dir=cache) as scratch:
+        # Its metadata names no build for which compiling would start: this only downloads.
+        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-binary"]
+        command += ["llama-cpp-python", "--dest", scratch, REFERENCE]
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=_DOWNLOAD_SECONDS, check=False
+        )
+        archives = list(Path(scratch).glob("*.tar.gz"))
+        if done.returncode != 0 or not archives:
+            pytest.skip(f"cannot download {REFERENCE} (no network?): {done.stderr.strip()[-200:]}")
+        unpacked = Path(scratch) / "unpacked"
+        _unpack_vendored(archives[0], unpacked)
+        shutil.move(unpacked, target)
+
+
+def _unpack_vendored(archive: Path, into: Path) -> None:
+    """The vendored tree's models and licence, with the path down to it taken off."""
+    with tarfile.open(archive) as tar:
+        for member in tar:
+            _, found, inner = member.name.partition(_VENDORED)
+            if found and (inner.startswith("models/") or inner == "LICENSE"):
+                member.name = inner
+                tar.extract(member, into, filter="data")
+
+
+@pytest.fixture(scope="session")
+def llama_cpp() -> ModuleType:
+    """The reference, as a Python module."""
+    try:
+        return importlib.import_module("llama_cpp")
+    except ImportError:
+        pytest.skip("reference not installed: scripts/test installs it (about 6 minutes)")

@@ -1,0 +1,72 @@
+"""The C code under the sanitizers, and the rules of native/ that no compiler checks."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+NATIVE = ROOT / "native"
+SANITIZE = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+SOURCES = sorted(path for path in NATIVE.rglob("*.c") if path.parent.name != "tests")
+
+
+def compile_c(target: Path, sources: list[Path], *flags: str) -> subprocess.CompletedProcess[str]:
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("no C compiler named cc")
+    command = [compiler, "-std=c11", "-O1", "-g", "-Wall", "-Wextra", "-Werror"]
+    command += ["-ffp-contract=off", f"-I{NATIVE}", f"-I{NATIVE / 'include'}", *flags]
+    command += [*map(str, sources), "-o", str(target)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture(scope="session")
+def sanitizers(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """The flags that turn the sanitizers on; skips where the compiler has no runtime for them."""
+    folder = tmp_path_factory.mktemp("sanitizers")
+    source = folder / "empty.c"
+    source.write_text("int main(void) { return 0; }\n")
+    if compile_c(folder / "empty", [source], *SANITIZE).returncode != 0:
+        pytest.skip("cc has no address and undefined-behaviour sanitizers")
+    return SANITIZE
+
+
+def test_dequantizing_is_clean_under_the_sanitizers(tmp_path: Path, sanitizers: list[str]) -> None:
+    program = tmp_path / "dequantize_test"
+    built = compile_c(program, [*SOURCES, NATIVE / "tests" / "dequantize_test.c"], *sanitizers)
+    assert built.returncode == 0, built.stderr
+    ran = subprocess.run([program], capture_output=True, text=True, check=False, timeout=120)
+    assert (ran.returncode, ran.stdout) == (0, "16 types\n"), ran.stderr
+
+
+def test_cmake_lists_every_source() -> None:
+    listed = (ROOT / "CMakeLists.txt").read_text(encoding="utf-8")
+    missing = [
+        str(path.relative_to(ROOT)) for path in SOURCES if str(path.relative_to(ROOT)) not in listed
+    ]
+    assert missing == []
+
+
+def test_public_header_compiles_alone(tmp_path: Path) -> None:
+    source = tmp_path / "alone.c"
+    source.write_text('#include "edgeserve.h"\nint main(void) { return ES_OK; }\n')
+    built = compile_c(tmp_path / "alone", [source])
+    assert built.returncode == 0, built.stderr
+
+
+@pytest.mark.parametrize(
+    ("flag", "message"), [("-ffast-math", "-ffast-math"), ("-march=haswell", "-march")]
+)
+def test_flags_that_would_change_results_or_portability_do_not_compile(
+    tmp_path: Path, flag: str, message: str
+) -> None:
+    source = NATIVE / "runtime" / "abi.c"
+    built = compile_c(tmp_path / "abi.o", [source], "-c", flag)
+    if "unrecognized" in built.stderr or "unknown" in built.stderr or "bad value" in built.stderr:
+        pytest.skip(f"cc does not know {flag}")
+    assert built.returncode != 0
+    assert f"must not be built with {message}" in built.stderr
