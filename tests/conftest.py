@@ -20,14 +20,15 @@ from types import ModuleType
 import pytest
 from filelock import FileLock
 
+from edgeserve.config import Config
+
 REFERENCE = "llama-cpp-python==0.3.36"
 _VENDORED = "vendor/llama.cpp/"
 _DOWNLOAD_SECONDS = 600
 
 
 def _cache_dir() -> Path:
-    folder = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    cache = Path(folder) / "edgeserve" / "tests"
+    cache = Config.from_environment().cache_dir / "tests"
     cache.mkdir(parents=True, exist_ok=True)
     return cache
 
