@@ -18,7 +18,7 @@ MetadataValue = bool | int | float | str | Sequence["MetadataValue"]
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """The key-value section of a model file. `offsets` gives each key's byte, for error messages."""
+    """The key-value section of a model file. `offsets` gives each key's byte, for errors."""
 
     values: Mapping[str, MetadataValue]
     offsets: Mapping[str, int] = field(default_factory=dict[str, int])
@@ -82,14 +82,14 @@ _MAX_STOPS = 64
 _MAX_CHOICES = 128
 
 
-def _check_range(name: str, value: float | None, low: float, high: float) -> None:
+def _check_range(name: str, value: object, low: float, high: float) -> None:
     if value is None:
         return
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not low <= value <= high:
         raise InvalidRequestError(name, value, f"a number from {low:g} to {high:g}")
 
 
-def _check_int(name: str, value: int | None, low: int, high: int | None = None) -> None:
+def _check_int(name: str, value: object, low: int, high: int | None = None) -> None:
     if value is None:
         return
     if isinstance(value, bool) or not isinstance(value, int):
@@ -145,7 +145,8 @@ class SamplingParams:
         _check_int("logprobs", self.logprobs, 0, _MAX_LOGPROBS)
         _check_int("prompt_logprobs", self.prompt_logprobs, 0, _MAX_LOGPROBS)
         if len(self.stop_strings) > _MAX_STOPS:
-            raise InvalidRequestError("stop", len(self.stop_strings), f"at most {_MAX_STOPS} strings")
+            allowed = f"at most {_MAX_STOPS} strings"
+            raise InvalidRequestError("stop", len(self.stop_strings), allowed)
         for text in self.stop_strings:
             if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise InvalidRequestError("stop", text, "a string or a list of strings")
@@ -158,7 +159,7 @@ class SamplingParams:
 
     @property
     def stop_strings(self) -> tuple[str, ...]:
-        """The stop strings as a tuple; empty ones, which could only stop everything, are dropped."""
+        """The stop strings as a tuple; empty ones, which would stop everything, are dropped."""
         stops = (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
         return tuple(stop for stop in stops if stop != "")
 

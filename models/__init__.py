@@ -1,0 +1,44 @@
+"""The model families: each file writes one architecture's plan, and knows nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+
+from edgeserve.errors import UnsupportedModelError
+from edgeserve.plan.builder import PlanBuilder
+from edgeserve.plan.hyperparams import HyperParams
+from edgeserve.plan.ops import Plan
+from edgeserve.types import Metadata, TensorInfo
+
+FAMILIES: Mapping[str, str] = {
+    "llama": "llama",
+    "qwen2": "qwen2",
+    "qwen3": "qwen3",
+    "gemma3": "gemma3",
+    "phi3": "phi3",
+}
+"""GGUF's `general.architecture` -> the module here whose `build` writes the plan."""
+
+
+def build_plan(
+    metadata: Metadata, tensors: Mapping[str, TensorInfo], *, max_model_len: int | None = None
+) -> Plan:
+    """The semantic plan of a model file. `max_model_len` None is the trained context.
+
+    Raises UnsupportedModelError for an unknown architecture, ModelFileError for a file that
+    contradicts itself.
+    """
+    architecture = metadata.values.get("general.architecture")
+    if architecture not in FAMILIES:
+        known = ", ".join(sorted(FAMILIES))
+        raise UnsupportedModelError(
+            f"architecture {architecture!r} is not supported yet; this version runs {known}"
+        )
+    hp = HyperParams(metadata)
+    length = hp.context_length if max_model_len is None else max_model_len
+    builder = PlanBuilder(hp, tensors, max_model_len=length)
+    build: Callable[[PlanBuilder], Plan] = import_module(
+        f"{__name__}.{FAMILIES[hp.architecture]}"
+    ).build
+    return build(builder)

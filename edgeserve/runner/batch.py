@@ -1,0 +1,117 @@
+"""What one step computes, as arrays: tokens of many sequences laid end to end.
+
+The unit is a row group: consecutive positions of one block table. A sequence usually owns one
+group a step; a decode is a group of one row, a prefill chunk a longer one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgeserve.types import ResolvedSampling
+
+BLOCK_SIZE = 16
+"""Tokens in a KV block."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowGroup:
+    """`token_ids` at `first_position`, `first_position` + 1, …, over one table per cache group.
+
+    The last `num_logits_rows` rows get logits. A table holds the ids of the blocks for positions
+    0-15, 16-31, …, up to the last row's.
+    """
+
+    token_ids: Sequence[int]
+    first_position: int
+    block_tables: Sequence[Sequence[int]]
+    num_logits_rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Row groups, flattened. T rows, G groups, C cache groups, R rows with logits.
+
+    token_ids (T,) and positions (T,) int32; first_row (G + 1,) int32, group g being rows
+    first_row[g] to first_row[g + 1]; num_logits_rows (G,) int32; block_tables (C, G, most blocks)
+    int32, filled up with -1. `embeddings` (T, width) float32, where given, stands in for the
+    rows whose token id is -1.
+    """
+
+    token_ids: NDArray[np.int32]
+    positions: NDArray[np.int32]
+    first_row: NDArray[np.int32]
+    num_logits_rows: NDArray[np.int32]
+    block_tables: NDArray[np.int32]
+    embeddings: NDArray[np.float32] | None = None
+
+    @property
+    def num_rows(self) -> int:
+        return len(self.token_ids)
+
+    @property
+    def num_groups(self) -> int:
+        return len(self.num_logits_rows)
+
+    @classmethod
+    def from_groups(cls, groups: Sequence[RowGroup], num_cache_groups: int) -> Batch:
+        """Lays groups end to end, in order."""
+        sizes = [len(group.token_ids) for group in groups]
+        first_row = np.zeros(len(groups) + 1, np.int32)
+        np.cumsum(sizes, out=first_row[1:])
+        longest = max((len(t) for group in groups for t in group.block_tables), default=0)
+        tables = np.full((num_cache_groups, len(groups), longest), -1, np.int32)
+        positions = np.empty(int(first_row[-1]), np.int32)
+        token_ids = np.empty(int(first_row[-1]), np.int32)
+        for g, group in enumerate(groups):
+            rows = slice(int(first_row[g]), int(first_row[g + 1]))
+            token_ids[rows] = group.token_ids
+            positions[rows] = np.arange(group.first_position, group.first_position + sizes[g])
+            for c, table in enumerate(group.block_tables):
+                tables[c, g, : len(table)] = table
+        counts = np.array([group.num_logits_rows for group in groups], np.int32)
+        return cls(token_ids, positions, first_row, counts, tables)
+
+
+@dataclass(frozen=True, slots=True)
+class ChooseToken:
+    """Sample a token from a row of logits.
+
+    The random numbers are keyed by `seed` and `position` (the absolute position of the token
+    being chosen). `history` is prompt and output so far, needed by penalties only; the first
+    `num_prompt_tokens` are the prompt. `banned` tokens cannot be chosen. `num_logprobs` likeliest
+    tokens are reported; None reports nothing.
+    """
+
+    sampling: ResolvedSampling
+    seed: int
+    position: int
+    history: Sequence[int] = ()
+    num_prompt_tokens: int = 0
+    banned: Sequence[int] = ()
+    num_logprobs: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreToken:
+    """Report how likely a row of logits makes a token that is already known."""
+
+    token_id: int
+    num_logprobs: int
+
+
+@dataclass(frozen=True, slots=True)
+class TokenResult:
+    """A row's token. `logprob` and `rank` are under the unmodified logits; `top` is (id, logprob)
+    by likelihood, lowest id first among equals. `finite` is False if the row held NaN or
+    infinity where no token can be chosen; then the token means nothing."""
+
+    token_id: int
+    logprob: float = 0.0
+    rank: int = 0
+    top: tuple[tuple[int, float], ...] = ()
+    finite: bool = True

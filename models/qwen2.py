@@ -1,0 +1,22 @@
+"""Qwen 2 and 2.5: Llama's shape with biases on the query, key and value projections."""
+
+from __future__ import annotations
+
+from edgeserve.plan.builder import PlanBuilder
+from edgeserve.plan.ops import Plan
+from edgeserve.plan.rope import RopeStyle
+from edgeserve.plan.rope_reader import max_position, read_rope
+
+
+def build(m: PlanBuilder) -> Plan:
+    rope = read_rope(m, RopeStyle.HALVES)
+    x = m.embed("token_embd")
+    for layer in m.layers():
+        h = layer.rms_norm(x, "attn_norm")
+        q, k, v = layer.qkv(h)
+        q, k = layer.rope(q, k, rope)
+        x = x + layer.linear(layer.attention(q, k, v), "attn_output")
+        h = layer.rms_norm(x, "ffn_norm")
+        x = x + layer.linear(layer.swiglu(h), "ffn_down")
+    hidden = m.rms_norm(x, "output_norm")
+    return m.finish(logits=m.logits(hidden), hidden=hidden, max_position=max_position(m))
