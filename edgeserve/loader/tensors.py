@@ -1,0 +1,165 @@
+"""Fetches tensor data out of a model's files: bytes as stored, or widened to float32.
+
+Every read goes into fresh memory and is counted, so files that are cut or swapped under a running
+process end in an error that names the tensor. It knows rows, not what they are for.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from pathlib import Path
+from types import TracebackType
+
+import numpy as np
+import numpy.typing as npt
+
+from edgeserve.binding.dequantize import dequantize
+from edgeserve.errors import (
+    FileChangedError,
+    MissingTensorError,
+    UnreadableFileError,
+    UnsupportedModelError,
+)
+from edgeserve.loader.gguf import ModelFile
+from edgeserve.loader.header_reader import shown
+from edgeserve.loader.tensor_types import TENSOR_TYPES, TENSOR_TYPES_BY_NAME
+from edgeserve.types import TensorInfo
+
+
+class TensorReader:
+    """Owns the open files of one model. A context manager; `close` is idempotent.
+
+    A tensor's rows are its innermost dimension: (n_out, n_in) has n_out, (n_experts, n_out, n_in)
+    has n_experts x n_out, a vector has one. Reads from several threads at once are fine.
+    """
+
+    def __init__(self, model: ModelFile) -> None:
+        """Opens the files, having seen that every tensor's type can be widened.
+
+        Raises UnsupportedModelError, UnreadableFileError, FileChangedError when a file is no longer
+        the one described.
+        """
+        _check_computable(model)
+        self._model = model
+        self._descriptors: list[int] = []
+        try:
+            for path, num_bytes in zip(model.paths, model.file_bytes, strict=True):
+                self._descriptors.append(_open_unchanged(path, num_bytes))
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> TensorReader:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        while self._descriptors:
+            os.close(self._descriptors.pop())
+
+    def info(self, name: str) -> TensorInfo:
+        """The tensor's description. Raises MissingTensorError."""
+        try:
+            return self._model.tensors[name]
+        except KeyError:
+            raise MissingTensorError(
+                shown(name), "the file has no such tensor", path=self._model.paths[0]
+            ) from None
+
+    def read(self, name: str, first_row: int = 0, num_rows: int | None = None) -> memoryview:
+        """`num_rows` rows (None: all that follow) from `first_row` on, in the tensor's own format.
+
+        The memory is the caller's. Raises MissingTensorError, IndexError for rows that the tensor
+        does not have, FileChangedError for bytes that the file no longer has.
+        """
+        info = self.info(name)
+        rows_in_tensor = math.prod(info.shape[:-1])
+        if num_rows is None:
+            num_rows = rows_in_tensor - first_row
+        if first_row < 0 or num_rows < 0 or first_row + num_rows > rows_in_tensor:
+            raise IndexError(
+                f"rows {first_row} to {first_row + num_rows} of {name}, which has {rows_in_tensor}"
+            )
+        row_bytes = info.num_bytes // rows_in_tensor
+        data = np.empty(num_rows * row_bytes, dtype=np.uint8).data
+        self._fill(data, info, info.offset + first_row * row_bytes)
+        return data
+
+    def float32(self, name: str) -> npt.NDArray[np.float32]:
+        """The whole tensor, in its own shape. Raises as `read` does."""
+        return self.float32_rows(name, 0, None).reshape(self.info(name).shape)
+
+    def float32_rows(
+        self, name: str, first_row: int, num_rows: int | None
+    ) -> npt.NDArray[np.float32]:
+        """(num_rows, n_in): `num_rows` rows, or all that follow, from `first_row` on."""
+        info = self.info(name)
+        data = self.read(name, first_row, num_rows)
+        kind = TENSOR_TYPES_BY_NAME[info.quant_type]
+        num_elements = data.nbytes // kind.block_bytes * kind.block_elements
+        return dequantize(info.quant_type, data, num_elements).reshape(-1, info.shape[-1])
+
+    def _fill(self, data: memoryview, info: TensorInfo, offset: int) -> None:
+        """Reads until `data` is full: one call moves at most 2 GiB, and may be cut short."""
+        if not self._descriptors:
+            raise ValueError(f"reading {info.name}: the reader is closed")
+        path = self._model.paths[info.part]
+        num_read = 0
+        while num_read < data.nbytes:
+            try:
+                moved = os.preadv(
+                    self._descriptors[info.part], [data[num_read:]], offset + num_read
+                )
+            except OSError as error:
+                raise UnreadableFileError(
+                    shown(info.name),
+                    f"cannot be read: {error.strerror}; check the disk",
+                    offset=offset + num_read,
+                    path=path,
+                ) from error
+            if moved == 0:
+                raise FileChangedError(
+                    shown(info.name),
+                    f"{data.nbytes - num_read} bytes of the tensor's data are gone: the file was "
+                    "cut after it was opened; download it again",
+                    offset=offset + num_read,
+                    path=path,
+                )
+            num_read += moved
+
+
+def _check_computable(model: ModelFile) -> None:
+    for tensor in model.tensors.values():
+        if not TENSOR_TYPES_BY_NAME[tensor.quant_type].computable:
+            usable = ", ".join(kind.name for kind in TENSOR_TYPES.values() if kind.computable)
+            raise UnsupportedModelError(
+                f"{model.paths[tensor.part]}: tensor {shown(tensor.name)} is of type "
+                f"{tensor.quant_type}, which edgeserve cannot compute with yet; "
+                f"use a file of these types: {usable}"
+            )
+
+
+def _open_unchanged(path: Path, num_bytes: int) -> int:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        raise UnreadableFileError(
+            "file", f"cannot be opened: {error.strerror}; check the path", path=path
+        ) from error
+    found = os.fstat(descriptor).st_size
+    if found != num_bytes:
+        os.close(descriptor)
+        raise FileChangedError(
+            "file",
+            f"has {found} bytes and had {num_bytes} when its header was read; load it again",
+            path=path,
+        )
+    return descriptor
