@@ -1,0 +1,140 @@
+"""How much memory this process may still take, and how fast it reads: what decides which model.
+
+Asks the system and the control group; knows no models.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+_ASSUMED_BYTES_PER_S = 20e9  # one DDR4 module's worth, when measuring is impossible
+_PROBE_BYTES = 64 << 20  # per thread: beyond what caches hold
+_PROBE_PASSES = 3
+_ROOT = Path("/")
+
+
+def available_memory_bytes(platform: str = sys.platform) -> int | None:
+    """What can still be allocated without swapping; None where nobody says."""
+    if platform.startswith("linux"):
+        return linux_available_bytes(_ROOT)
+    if platform == "darwin":
+        return _macos_available_bytes()
+    if platform == "win32":
+        return _windows_available_bytes()
+    return None
+
+
+def linux_available_bytes(root: Path) -> int | None:
+    """The smaller of MemAvailable and what the control groups leave, below `root`."""
+    free = [_meminfo_available(root), *_cgroup_rooms(root)]
+    known = [value for value in free if value is not None]
+    return max(0, min(known)) if known else None
+
+
+def read_bandwidth_bytes_per_s(num_threads: int | None = None) -> float:
+    """How fast all cores together read memory, measured in about a tenth of a second."""
+    try:
+        import numpy as np
+    except ImportError:
+        return _ASSUMED_BYTES_PER_S
+    count = num_threads or min(os.cpu_count() or 1, 16)
+    try:
+        arrays = [np.ones(_PROBE_BYTES // 8, dtype=np.uint64) for _ in range(count)]
+    except MemoryError:
+        return _ASSUMED_BYTES_PER_S
+    best = min(_pass_seconds([array.max for array in arrays]) for _ in range(_PROBE_PASSES))
+    return count * _PROBE_BYTES / best
+
+
+def _pass_seconds(reads: list[object]) -> float:
+    threads = [threading.Thread(target=read) for read in reads]  # pyright: ignore
+    start = time.perf_counter()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return max(time.perf_counter() - start, 1e-9)
+
+
+def _meminfo_available(root: Path) -> int | None:
+    match = re.search(r"^MemAvailable:\s+(\d+) kB", _text(root / "proc/meminfo"), re.M)
+    return int(match[1]) * 1024 if match else None
+
+
+def _cgroup_rooms(root: Path) -> Iterator[int]:
+    """What each limit above this process leaves. A limit counts wherever it stands on the path."""
+    for line in _text(root / "proc/self/cgroup").splitlines():
+        hierarchy, controllers, path = (*line.split(":", 2), "", "")[:3]
+        if hierarchy == "0":
+            base, limit, usage = root / "sys/fs/cgroup", "memory.max", "memory.current"
+        elif "memory" in controllers.split(","):
+            base = root / "sys/fs/cgroup/memory"
+            limit, usage = "memory.limit_in_bytes", "memory.usage_in_bytes"
+        else:
+            continue
+        parts = [part for part in path.split("/") if part and part != ".."]
+        for depth in range(len(parts) + 1):
+            room = _room(base.joinpath(*parts[:depth]), limit, usage)
+            if room is not None:
+                yield room
+
+
+def _room(folder: Path, limit_file: str, usage_file: str) -> int | None:
+    limit, usage = _text(folder / limit_file).strip(), _text(folder / usage_file).strip()
+    if not limit.isdigit() or not usage.isdigit():
+        return None  # "max", or no such group in this view
+    # Pages of files that were read are given back when memory is asked for.
+    match = re.search(r"^(?:total_)?inactive_file (\d+)", _text(folder / "memory.stat"), re.M)
+    reclaimable = int(match[1]) if match else 0
+    return int(limit) - max(0, int(usage) - reclaimable)
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+def _macos_available_bytes() -> int | None:
+    try:
+        done = subprocess.run(
+            ["/usr/bin/vm_stat"], capture_output=True, text=True, timeout=5, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return macos_available_bytes(done.stdout)
+
+
+def macos_available_bytes(vm_stat: str) -> int | None:
+    """From what vm_stat prints: pages that are free, or hold what can be dropped."""
+    page = re.search(r"page size of (\d+) bytes", vm_stat)
+    kinds = r"^Pages (?:free|inactive|speculative|purgeable):\s+(\d+)"
+    pages = [int(number) for number in re.findall(kinds, vm_stat, re.M)]
+    return int(page[1]) * sum(pages) if page and pages else None
+
+
+def _windows_available_bytes() -> int | None:
+    import ctypes
+
+    class MemoryStatus(ctypes.Structure):
+        _fields_ = (
+            ("length", ctypes.c_uint32),
+            ("load_percent", ctypes.c_uint32),
+            ("total_physical", ctypes.c_uint64),
+            ("available_physical", ctypes.c_uint64),
+            ("rest", ctypes.c_uint64 * 5),
+        )
+
+    status = MemoryStatus(length=ctypes.sizeof(MemoryStatus))
+    kernel32 = getattr(ctypes, "windll").kernel32  # noqa: B009 (absent from other platforms' stubs)
+    if not kernel32.GlobalMemoryStatusEx(ctypes.byref(status)):
+        return None
+    return int(status.available_physical)
