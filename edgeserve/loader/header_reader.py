@@ -76,19 +76,12 @@ class HeaderReader:
         return self.strings(1, field)[0]
 
     def strings(self, count: int, field: str) -> tuple[str, ...]:
-        """`count` strings. A vocabulary has 262,144 of them, so the loop is bare."""
+        """`count` strings, of which the first that is damaged is named `field[index]`."""
         texts: list[str] = []
-        append = texts.append
-        length_at = _LENGTH.unpack_from
-        loaded, start, end = self._loaded, 0, self.position
         try:
-            for _ in range(count):
-                position, start = end, end + 8
-                end = start + length_at(loaded, position)[0] if start <= len(loaded) else -1
-                if not start <= end <= len(loaded):
-                    end = self._load_string(position, _element(field, len(texts), count))
-                    loaded = self._loaded
-                append(loaded[start:end].decode())
+            while len(texts) < count:
+                self._load_string(_element(field, len(texts), count))
+                self._append_loaded_strings(texts, count)
         except UnicodeDecodeError as error:
             # The format says UTF-8. Passing stray bytes on as surrogates would only move the
             # failure to whoever first encodes the text: a tokenizer, a terminal, a JSON answer.
@@ -96,9 +89,8 @@ class HeaderReader:
                 InvalidTextError,
                 _element(field, len(texts), count),
                 f"is not UTF-8 (byte {error.start} of the string): the file is damaged",
-                start - 8,
+                self.position,
             ) from None
-        self.position = end
         return tuple(texts)
 
     def numbers(self, code: str, count: int, field: str) -> tuple[int | float, ...]:
@@ -115,21 +107,43 @@ class HeaderReader:
         self.position = start + num_bytes
         return self._loaded[start : self.position]
 
-    def _load_string(self, position: int, field: str) -> int:
-        """The end of the string at `position`, with all of it in memory."""
-        start = position + _LENGTH.size
-        self.position = position
+    def _append_loaded_strings(self, texts: list[str], count: int) -> None:
+        """Goes on until there are `count`, or one is not wholly in memory.
+
+        Opening a file with a vocabulary of 262,144 is mostly this loop: hence the locals.
+        """
+        loaded = self._loaded
+        available = len(loaded)
+        length_at = _LENGTH.unpack_from
+        append = texts.append
+        position = self.position
+        try:
+            for _ in range(count - len(texts)):
+                start = position + 8
+                if start > available:
+                    break
+                (length,) = length_at(loaded, position)
+                end = start + length
+                if end > available:
+                    break
+                append(loaded[start:end].decode())
+                position = end
+        finally:
+            self.position = position
+
+    def _load_string(self, field: str) -> None:
+        """Have the whole of the string at the position in memory."""
+        start = self.position + _LENGTH.size
         self._load(start, field)
-        (length,) = _LENGTH.unpack_from(self._loaded, position)
+        (length,) = _LENGTH.unpack_from(self._loaded, self.position)
         if length > self.size - start:
             raise self.defect(
                 StringLengthError,
                 field,
                 f"a string of {length} bytes, but the file has {self.size - start} bytes left",
-                position,
+                self.position,
             )
         self._load(start + length, field)
-        return start + length
 
     def _load(self, end: int, field: str) -> None:
         """Have the bytes before `end` in memory; doubles what is there, to read rarely."""
