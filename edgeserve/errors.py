@@ -56,6 +56,33 @@ class TemplateError(EdgeServeError):
     exit_code = 4
 
 
+class TemplateSyntaxError(TemplateError):
+    """A chat template cannot be parsed; `line` counts from 1, None when the source has no line."""
+
+    def __init__(self, reason: str, line: int | None) -> None:
+        self.reason = reason
+        self.line = line
+        where = "" if line is None else f", line {line}"
+        super().__init__(f"the chat template{where} cannot be parsed: {reason}")
+
+
+class TemplateRefusedError(TemplateError):
+    """The template itself refused the conversation (raise_exception); `reason` is its text."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(f"the chat template refused the conversation: {reason}")
+
+
+class TemplateLimitError(TemplateError):
+    """A chat template wanted more time, text or memory than it may have."""
+
+    def __init__(self, what: str, limit: float) -> None:
+        self.what = what
+        self.limit = limit
+        super().__init__(f"the chat template was stopped: {what} is over the limit of {limit:,}")
+
+
 class TokenizerError(EdgeServeError):
     """The vocabulary in a model file cannot be turned into a tokenizer."""
 
@@ -87,6 +114,26 @@ class OutOfBlocksError(EdgeServeError):
             f"the request needs {needed_blocks} KV blocks and the pool has {pool_blocks}; "
             "raise kv_cache_memory or shorten the prompt"
         )
+
+
+class KVMemoryError(EdgeServeError):
+    """Memory does not hold the keys and values of even one request of the context asked for."""
+
+    def __init__(self, needed_bytes: int, allowed_bytes: int) -> None:
+        self.needed_bytes = needed_bytes
+        self.allowed_bytes = allowed_bytes
+        super().__init__(
+            f"the KV cache needs {needed_bytes / 1e6:,.0f} MB and may have "
+            f"{allowed_bytes / 1e6:,.0f} MB; lower max_model_len or raise kv_cache_memory"
+        )
+
+
+class StepError(EdgeServeError):
+    """A step of the engine broke. The requests in it failed; the engine goes on."""
+
+    def __init__(self, cause: BaseException) -> None:
+        super().__init__(f"the engine's step failed: {type(cause).__name__}: {cause}")
+        self.__cause__ = cause
 
 
 class LibraryError(EdgeServeError):

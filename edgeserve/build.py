@@ -1,0 +1,184 @@
+"""The one place that wires objects: a model's name in, a ready engine out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from edgeserve.config import Config
+from edgeserve.engine.engine import Engine, EngineLimits
+from edgeserve.errors import (
+    HyperParameterError,
+    InvalidRequestError,
+    KVMemoryError,
+    TokenizerError,
+)
+from edgeserve.loader.catalog import CatalogEntry, load_catalog
+from edgeserve.loader.gguf import ModelFile, read_gguf
+from edgeserve.loader.machine import available_memory
+from edgeserve.loader.progress import Progress, SilentProgress
+from edgeserve.loader.store import resolve_model
+from edgeserve.loader.tensors import TensorReader
+from edgeserve.models import build_plan
+from edgeserve.plan.ops import Plan
+from edgeserve.runner.batch import BLOCK_SIZE
+from edgeserve.runner.oracle_runner import OracleRunner
+from edgeserve.text.chat_template import ChatTemplate
+from edgeserve.text.tokenizer import Tokenizer, build_tokenizer
+from edgeserve.types import Metadata, SamplingDefaults, SamplingParams
+
+_NUMPY_TYPES: Mapping[str, type[np.floating]] = {"float32": np.float32, "float64": np.float64}
+_ENGINE_SHARE_OF_MEMORY = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineOptions:
+    """What a user may set about an engine; None means decided by model and machine.
+
+    `dtype` is the oracle's, "float32" or "float64". `kv_cache_memory` is bytes for K and V.
+    """
+
+    device: str = "auto"
+    dtype: str = "float32"
+    max_model_len: int | None = None
+    kv_cache_memory: int | None = None
+    max_num_batched_tokens: int = 512
+    max_num_seqs: int = 64
+    chat_template: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.device not in ("auto", "oracle"):
+            raise InvalidRequestError("device", self.device, '"auto" or "oracle"')
+        if self.dtype not in _NUMPY_TYPES:
+            raise InvalidRequestError("dtype", self.dtype, " or ".join(_NUMPY_TYPES))
+        for name in ("max_model_len", "kv_cache_memory", "max_num_batched_tokens", "max_num_seqs"):
+            value = getattr(self, name)
+            if value is not None and (not isinstance(value, int) or value < 1):
+                raise InvalidRequestError(name, value, "a positive integer")
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedModel:
+    """Everything a public face needs. `template` is None for a model that has no chat format."""
+
+    name: str
+    path: Path
+    metadata: Metadata
+    plan: Plan
+    engine: Engine
+    tokenizer: Tokenizer
+    template: ChatTemplate | None
+    defaults: SamplingDefaults
+
+
+def load_model(
+    source: str,
+    options: EngineOptions,
+    *,
+    config: Config,
+    clock: Callable[[], float],
+    progress: Progress | None = None,
+) -> LoadedModel:
+    """Finds (maybe downloads), reads and prepares a model.
+
+    Raises ModelNotFoundError, DownloadError, ModelFileError, UnsupportedModelError,
+    TokenizerError, TemplateError, KVMemoryError.
+    """
+    resolved = resolve_model(source, config, progress=progress or SilentProgress())
+    file = read_gguf(resolved.path)
+    tokenizer = build_tokenizer(file.metadata)
+    plan = build_plan(file.metadata, file.tensors, max_model_len=options.max_model_len)
+    _check_vocabulary(file, plan, tokenizer)
+    defaults = sampling_defaults(file.metadata, resolved.entry)
+    dtype = _NUMPY_TYPES[options.dtype]
+    limits, num_blocks = _size(plan, options, np.dtype(dtype).itemsize)
+    with TensorReader(file) as tensors:
+        runner = OracleRunner(plan, tensors, num_blocks=num_blocks, dtype=dtype)
+    engine = Engine(runner, tokenizer, limits, defaults, clock)
+    template = _template(file.metadata, tokenizer, options.chat_template)
+    return LoadedModel(
+        source, resolved.path, file.metadata, plan, engine, tokenizer, template, defaults
+    )
+
+
+def sampling_defaults(metadata: Metadata, entry: CatalogEntry | None) -> SamplingDefaults:
+    """From the file's `general.sampling.*`, then the catalogue, then our own.
+
+    Raises HyperParameterError for a value in the file that no request could ask for.
+    """
+    keys = {
+        "temperature": "temp",
+        "top_p": "top_p",
+        "top_k": "top_k",
+        "min_p": "min_p",
+        "repetition_penalty": "penalty_repeat",
+    }
+    base = entry.sampling if entry is not None and entry.sampling is not None else None
+    known = base or SamplingDefaults()
+    found = {
+        name: metadata.values[key]
+        for name, suffix in keys.items()
+        if (key := f"general.sampling.{suffix}") in metadata.values
+    }
+    if not found:
+        return known
+    try:
+        params = SamplingParams(**found)  # pyright: ignore[reportArgumentType]
+    except InvalidRequestError as error:
+        key = f"general.sampling.{keys[error.parameter]}"
+        offset = metadata.offsets.get(key)
+        raise HyperParameterError(key, str(error), offset=offset) from error
+    own = params.resolved(known)
+    return SamplingDefaults(
+        own.temperature, own.top_p, own.top_k, own.min_p, own.repetition_penalty, "model file"
+    )
+
+
+def _check_vocabulary(file: ModelFile, plan: Plan, tokenizer: Tokenizer) -> None:
+    """Embedding rows may outnumber tokens (padding); a token without a row would read past the end."""
+    if tokenizer.vocab_size > plan.vocab_size:
+        raise TokenizerError(
+            "tokenizer.ggml.tokens",
+            f"has {tokenizer.vocab_size} tokens for {plan.vocab_size} embedding rows",
+        )
+
+
+def _size(plan: Plan, options: EngineOptions, element_bytes: int) -> tuple[EngineLimits, int]:
+    """Context and number of KV blocks that memory allows. Raises KVMemoryError if not even one."""
+    block_bytes = math.ceil(plan.kv_bytes_per_token(element_bytes)) * BLOCK_SIZE
+    memory = options.kv_cache_memory
+    if memory is None:
+        memory = int(available_memory() * _ENGINE_SHARE_OF_MEMORY)
+    num_blocks = memory // block_bytes
+    asked = options.max_model_len
+    if asked is not None and asked > plan.max_position:
+        raise InvalidRequestError("max_model_len", asked, f"at most {plan.max_position}")
+    max_model_len = min(plan.max_position if asked is None else asked, num_blocks * BLOCK_SIZE)
+    if max_model_len < min(asked or BLOCK_SIZE, plan.max_position):
+        needed = -(-(asked or BLOCK_SIZE) // BLOCK_SIZE) * block_bytes
+        raise KVMemoryError(needed, memory)
+    per_request = -(-max_model_len // BLOCK_SIZE)
+    limits = EngineLimits(max_model_len, options.max_num_batched_tokens, options.max_num_seqs)
+    return limits, min(num_blocks, per_request * options.max_num_seqs)
+
+
+def _template(
+    metadata: Metadata, tokenizer: Tokenizer, override: str | None
+) -> ChatTemplate | None:
+    source = override or metadata.values.get("tokenizer.chat_template")
+    if not isinstance(source, str) or not source:
+        return None
+    return ChatTemplate(
+        source,
+        bos_token=_text_of(tokenizer, tokenizer.bos_id),
+        eos_token=_text_of(tokenizer, tokenizer.eos_id),
+        control_texts=tokenizer.control_texts,
+    )
+
+
+def _text_of(tokenizer: Tokenizer, token_id: int | None) -> str:
+    return "" if token_id is None else tokenizer.token_text(token_id)

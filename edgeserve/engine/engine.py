@@ -1,0 +1,301 @@
+"""The engine: step() is schedule, execute, accept. Synchronous, and owned by one thread.
+
+A failed request never kills a step; a failed step fails the requests in it and the engine goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from edgeserve.cache.kv_cache import KVCache
+from edgeserve.engine.output import (
+    ChoiceOutput,
+    EngineEvent,
+    RequestFailed,
+    RequestFinished,
+    RequestProgress,
+)
+from edgeserve.engine.scheduler import ScheduledRows, Scheduler
+from edgeserve.engine.sequence import Sequence
+from edgeserve.errors import (
+    ContextLengthError,
+    EdgeServeError,
+    InvalidRequestError,
+    NonFiniteLogitsError,
+    StepError,
+)
+from edgeserve.runner.batch import (
+    BLOCK_SIZE,
+    Batch,
+    ChooseToken,
+    RowGroup,
+    ScoreToken,
+    TokenResult,
+)
+from edgeserve.runner.noise import choice_seed
+from edgeserve.runner.runner import Runner
+from edgeserve.text.tokenizer import Tokenizer
+from edgeserve.types import RequestOutput, SamplingDefaults, SamplingParams, Timings, Usage
+
+
+@dataclass(frozen=True, slots=True)
+class EngineLimits:
+    """`max_model_len` bounds prompt plus output; the others bound a step."""
+
+    max_model_len: int
+    max_num_batched_tokens: int = 512
+    max_num_seqs: int = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a client asked. `seed` is always known: the caller's, or one drawn for it."""
+
+    request_id: str
+    prompt: str | None
+    prompt_token_ids: tuple[int, ...]
+    params: SamplingParams
+    seed: int
+
+
+@dataclass(slots=True)
+class _LiveRequest:
+    request: Request
+    choices: list[ChoiceOutput]
+    arrived: float
+    started: float | None = None
+    first_token: float | None = None
+    ended: set[int] = field(default_factory=set[int])
+
+
+class Engine:
+    """Many requests over one runner. `clock` gives seconds and is only reported, never decided on."""
+
+    def __init__(
+        self,
+        runner: Runner,
+        tokenizer: Tokenizer,
+        limits: EngineLimits,
+        defaults: SamplingDefaults,
+        clock: Callable[[], float],
+    ) -> None:
+        self.limits = limits
+        self.defaults = defaults
+        self._runner = runner
+        self._tokenizer = tokenizer
+        self._clock = clock
+        self._num_groups = len(runner.cache_groups)
+        self._cache = KVCache(
+            num_groups=self._num_groups, num_blocks=runner.num_blocks, block_size=BLOCK_SIZE
+        )
+        self._scheduler = Scheduler(
+            self._cache,
+            max_num_batched_tokens=limits.max_num_batched_tokens,
+            max_num_seqs=limits.max_num_seqs,
+        )
+        self._live: dict[str, _LiveRequest] = {}
+
+    @property
+    def has_work(self) -> bool:
+        return bool(self._live)
+
+    def add_request(self, request: Request) -> None:
+        """Queues a request. Raises InvalidRequestError, ContextLengthError or OutOfBlocksError."""
+        self._check(request)
+        choices = [
+            ChoiceOutput(self._sequence(request, index), self._tokenizer)
+            for index in range(request.params.n)
+        ]
+        live = _LiveRequest(request, choices, self._clock())
+        for choice in choices:
+            self._scheduler.add(choice.sequence)
+        self._live[request.request_id] = live
+
+    def abort(self, request_id: str) -> None:
+        """Drops a request; its blocks are free at once. One that is not live is no error."""
+        live = self._live.pop(request_id, None)
+        for choice in live.choices if live is not None else ():
+            if choice.sequence.finish_reason is None:
+                choice.sequence.finish_reason = "abort"
+                self._scheduler.remove(choice.sequence)
+
+    def step(self) -> list[EngineEvent]:
+        """One forward pass for whoever is due, and what came of it."""
+        scheduled = self._scheduler.schedule().rows
+        if not scheduled:
+            return []
+        now = self._clock()
+        for rows in scheduled:
+            live = self._live[rows.sequence.request_id]
+            live.started = now if live.started is None else live.started
+        try:
+            results = self._forward(scheduled)
+        except Exception as error:  # the step's boundary: whatever broke, the engine goes on
+            return self._fail_all(scheduled, error)
+        return self._accept(scheduled, results)
+
+    def close(self) -> None:
+        for request_id in list(self._live):
+            self.abort(request_id)
+        self._runner.close()
+
+    def check(self) -> None:
+        """Raises AssertionError unless the block accounting is exact."""
+        self._scheduler.check()
+
+    def _check(self, request: Request) -> None:
+        ids, limit = request.prompt_token_ids, self.limits.max_model_len
+        if request.request_id in self._live:
+            raise InvalidRequestError("request_id", request.request_id, "unique among live ones")
+        if not ids:
+            raise InvalidRequestError("prompt", request.prompt or [], "at least one token")
+        if len(ids) >= limit:
+            raise ContextLengthError(len(ids), limit)
+        vocab_size = self._tokenizer.vocab_size
+        for index, token_id in enumerate(ids):
+            if not 0 <= token_id < vocab_size:
+                raise InvalidRequestError(
+                    f"prompt_token_ids[{index}]", token_id, f"from 0 to {vocab_size - 1}"
+                )
+        for token_id in request.params.logit_bias or {}:
+            if token_id >= vocab_size:
+                raise InvalidRequestError(
+                    f"logit_bias[{token_id}]", token_id, f"a token id below {vocab_size}"
+                )
+
+    def _sequence(self, request: Request, index: int) -> Sequence:
+        params = request.params
+        room = self.limits.max_model_len - len(request.prompt_token_ids)
+        ends = frozenset() if params.ignore_eos else self._tokenizer.stop_ids
+        return Sequence(
+            request_id=request.request_id,
+            index=index,
+            token_ids=list(request.prompt_token_ids),
+            params=params,
+            sampling=params.resolved(self.defaults),
+            seed=choice_seed(request.seed, index),
+            max_tokens=room if params.max_tokens is None else min(params.max_tokens, room),
+            stop_ids=ends | frozenset(params.stop_token_ids),
+            block_tables=self._cache.new_tables(),
+        )
+
+    def _forward(self, scheduled: Iterable[ScheduledRows]) -> list[TokenResult]:
+        groups: list[RowGroup] = []
+        wanted: list[ChooseToken | ScoreToken] = []
+        for rows in scheduled:
+            sequence = rows.sequence
+            first = sequence.num_computed_tokens
+            end = first + rows.num_tokens
+            tables = sequence.block_tables
+            tokens = sequence.token_ids[first:end]
+            groups.append(RowGroup(tokens, first, tables, rows.num_logits_rows))
+            wanted.extend(_question(sequence, p) for p in range(end - rows.num_logits_rows, end))
+        self._runner.execute(Batch.from_groups(groups, self._num_groups))
+        return self._runner.sample(wanted)
+
+    def _accept(
+        self, scheduled: Iterable[ScheduledRows], results: list[TokenResult]
+    ) -> list[EngineEvent]:
+        events: list[EngineEvent] = []
+        remaining = iter(results)
+        for rows in scheduled:
+            answers = [next(remaining) for _ in range(rows.num_logits_rows)]
+            sequence = rows.sequence
+            first_answer = sequence.num_computed_tokens + rows.num_tokens - len(answers)
+            sequence.num_computed_tokens += rows.num_tokens
+            # A choice of this request may have failed earlier in this very step.
+            if sequence.request_id in self._live:
+                events.extend(self._take_answers(sequence, first_answer, answers))
+        return events
+
+    def _take_answers(
+        self, sequence: Sequence, position: int, answers: list[TokenResult]
+    ) -> list[EngineEvent]:
+        """The answers for rows at `position`, …: prompt scores, and at the end a new token."""
+        live = self._live[sequence.request_id]
+        choice = live.choices[sequence.index]
+        events: list[EngineEvent] = []
+        for answer in answers:
+            if not answer.finite:
+                return [*events, self._fail(sequence.request_id, NonFiniteLogitsError(position))]
+            if position + 1 < len(sequence.token_ids):
+                if position == sequence.num_scored_tokens:
+                    choice.score_prompt(answer)
+                    sequence.num_scored_tokens += 1
+            else:
+                events.extend(self._take_token(live, choice, answer))
+            position += 1
+        return events
+
+    def _take_token(
+        self, live: _LiveRequest, choice: ChoiceOutput, answer: TokenResult
+    ) -> list[EngineEvent]:
+        sequence = choice.sequence
+        sequence.token_ids.append(answer.token_id)
+        if live.first_token is None:
+            live.first_token = self._clock()
+        chunk = choice.accept(answer)
+        events: list[EngineEvent] = [RequestProgress(sequence.request_id, chunk)]
+        if chunk.finish_reason is not None:
+            self._scheduler.remove(sequence)
+            live.ended.add(sequence.index)
+            if len(live.ended) == len(live.choices):
+                del self._live[sequence.request_id]
+                output = self._output(live)
+                events.append(RequestFinished(sequence.request_id, output))
+        return events
+
+    def _fail(self, request_id: str, error: EdgeServeError) -> EngineEvent:
+        self.abort(request_id)
+        return RequestFailed(request_id, error)
+
+    def _fail_all(self, scheduled: Iterable[ScheduledRows], error: Exception) -> list[EngineEvent]:
+        typed = error if isinstance(error, EdgeServeError) else StepError(error)
+        failed = dict.fromkeys(rows.sequence.request_id for rows in scheduled)
+        return [self._fail(request_id, typed) for request_id in failed]
+
+    def _output(self, live: _LiveRequest) -> RequestOutput:
+        now = self._clock()
+        started = live.arrived if live.started is None else live.started
+        first = now if live.first_token is None else live.first_token
+        completions = tuple(choice.completion() for choice in live.choices)
+        num_prompt = len(live.request.prompt_token_ids)
+        num_output = sum(len(completion.token_ids) for completion in completions)
+        first_choice = live.choices[0]
+        wants_prompt = live.request.params.prompt_logprobs is not None
+        return RequestOutput(
+            request_id=live.request.request_id,
+            prompt=live.request.prompt,
+            prompt_token_ids=live.request.prompt_token_ids,
+            outputs=completions,
+            usage=Usage(num_prompt, num_output),
+            timings=Timings(
+                queue_ms=(started - live.arrived) * 1e3,
+                first_token_ms=(first - live.arrived) * 1e3,
+                total_ms=(now - live.arrived) * 1e3,
+                prompt_tokens_per_s=_rate(num_prompt, first - started),
+                decode_tokens_per_s=_rate(num_output - len(completions), now - first),
+            ),
+            prompt_logprobs=tuple(first_choice.prompt_logprobs) if wants_prompt else None,
+        )
+
+
+def _question(sequence: Sequence, position: int) -> ChooseToken | ScoreToken:
+    """What to ask of the logits at `position`: the next token, known or not."""
+    params = sequence.params
+    if position + 1 < len(sequence.token_ids):
+        return ScoreToken(sequence.token_ids[position + 1], params.prompt_logprobs or 0)
+    return ChooseToken(
+        sampling=sequence.sampling,
+        seed=sequence.seed,
+        position=position + 1,
+        history=sequence.history,
+        num_prompt_tokens=sequence.num_prompt_tokens,
+        banned=sequence.banned_ids,
+        num_logprobs=params.logprobs,
+    )
+
+
+def _rate(count: int, seconds: float) -> float:
+    return count / seconds if seconds > 0 else 0.0

@@ -1,0 +1,71 @@
+"""A sequence: one choice of a request, from its prompt to its last token."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from edgeserve.cache.kv_cache import BlockTables
+from edgeserve.types import FinishReason, ResolvedSampling, SamplingParams
+
+
+@dataclass(slots=True, eq=False)
+class Sequence:
+    """Owned by the scheduler while it lives. `token_ids` is prompt and output.
+
+    The keys and values of the first `num_computed_tokens` are in the cache. Preemption sets that
+    to 0 and loses nothing else. `num_scored_tokens` prompt tokens have their logprob already.
+    """
+
+    request_id: str
+    index: int
+    token_ids: list[int]
+    params: SamplingParams
+    sampling: ResolvedSampling
+    seed: int
+    max_tokens: int
+    stop_ids: frozenset[int]
+    block_tables: BlockTables
+    num_prompt_tokens: int = 0
+    num_computed_tokens: int = 0
+    num_scored_tokens: int = 0
+    num_preemptions: int = 0
+    finish_reason: FinishReason | None = field(default=None)
+
+    def __post_init__(self) -> None:
+        self.num_prompt_tokens = len(self.token_ids)
+
+    @property
+    def num_output_tokens(self) -> int:
+        return len(self.token_ids) - self.num_prompt_tokens
+
+    @property
+    def num_uncomputed_tokens(self) -> int:
+        return len(self.token_ids) - self.num_computed_tokens
+
+    @property
+    def output_token_ids(self) -> list[int]:
+        return self.token_ids[self.num_prompt_tokens :]
+
+    @property
+    def wants_prompt_scores(self) -> bool:
+        """Whether prompt rows still need logits: asked for, and not all there yet."""
+        return (
+            self.params.prompt_logprobs is not None
+            and self.num_scored_tokens < self.num_prompt_tokens - 1
+        )
+
+    @property
+    def banned_ids(self) -> list[int]:
+        """Tokens that would end the sequence before `min_tokens`."""
+        return sorted(self.stop_ids) if self.num_output_tokens < self.params.min_tokens else []
+
+    @property
+    def history(self) -> list[int]:
+        """Tokens so far, where the sampler needs them."""
+        return self.token_ids if self.sampling.needs_history else []
+
+    def finish_after(self, token_id: int) -> FinishReason | None:
+        """Why the sequence ends with the token just appended, if it does."""
+        if token_id in self.stop_ids and self.num_output_tokens > self.params.min_tokens:
+            return "stop"
+        return "length" if self.num_output_tokens >= self.max_tokens else None

@@ -1,0 +1,398 @@
+"""The Python API: LLM, with vLLM's offline names where they fit a laptop."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import TypedDict, Unpack
+
+from edgeserve.build import EngineOptions, load_model
+from edgeserve.config import Config
+from edgeserve.engine.engine import Request
+from edgeserve.engine.output import EngineEvent, RequestFailed, RequestFinished, RequestProgress
+from edgeserve.errors import EdgeServeError, InvalidRequestError, NotYetError, TemplateError
+from edgeserve.loader.progress import Progress
+from edgeserve.progress_bar import PromptProgress
+from edgeserve.types import Message, RequestOutput, SamplingDefaults, SamplingParams, TokenChunk
+
+Prompt = str | Mapping[str, object]
+"""A raw prompt: text, {"prompt": text} or {"prompt_token_ids": ids}."""
+
+Conversation = str | Sequence[Message]
+"""A chat: one user message as text, or messages in OpenAI's shape."""
+
+
+class SamplingFields(TypedDict, total=False):
+    """SamplingParams' fields, for calls that give them one by one."""
+
+    temperature: float | None
+    top_p: float | None
+    top_k: int | None
+    min_p: float | None
+    repetition_penalty: float | None
+    presence_penalty: float
+    frequency_penalty: float
+    logit_bias: Mapping[int, float] | None
+    seed: int | None
+    n: int
+    max_tokens: int | None
+    min_tokens: int
+    stop: str | Sequence[str] | None
+    stop_token_ids: Sequence[int]
+    ignore_eos: bool
+    logprobs: int | None
+    prompt_logprobs: int | None
+    skip_special_tokens: bool
+
+
+class LLM:
+    """A model and its engine.
+
+    `model` is a path, a name of the catalogue, `hf:owner/repo[:file or quant]` or `pypi:name`.
+    `device` is "auto" or "oracle"; `kv_cache_memory` bytes for keys and values; the context is
+    `max_model_len`, or what the model was trained for and memory holds. Safe to call from several
+    threads. Close it, or use it as a context manager.
+
+    Raises ModelNotFoundError, DownloadError, ModelFileError, UnsupportedModelError.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        device: str = "auto",
+        dtype: str = "float32",
+        max_model_len: int | None = None,
+        kv_cache_memory: int | None = None,
+        max_num_batched_tokens: int = 512,
+        max_num_seqs: int = 64,
+        chat_template: str | None = None,
+        config: Config | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        options = EngineOptions(
+            device=device,
+            dtype=dtype,
+            max_model_len=max_model_len,
+            kv_cache_memory=kv_cache_memory,
+            max_num_batched_tokens=max_num_batched_tokens,
+            max_num_seqs=max_num_seqs,
+            chat_template=chat_template,
+        )
+        self._model = load_model(
+            model,
+            options,
+            config=config or Config.from_environment(),
+            clock=time.monotonic,
+            progress=progress,
+        )
+        self._lock = threading.Lock()
+        self._events: dict[str, list[EngineEvent]] = {}
+        self._num_requests = 0
+        self._closed = False
+
+    def __enter__(self) -> LLM:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @property
+    def max_model_len(self) -> int:
+        """Prompt and output together, in tokens."""
+        return self._model.engine.limits.max_model_len
+
+    @property
+    def default_sampling(self) -> SamplingDefaults:
+        """What stands in for sampling fields that a call leaves out."""
+        return self._model.defaults
+
+    @property
+    def has_chat_template(self) -> bool:
+        return self._model.template is not None
+
+    def generate(
+        self,
+        prompts: Prompt | Sequence[Prompt],
+        sampling_params: SamplingParams | None = None,
+        *,
+        progress: bool | None = None,
+        schema: object = None,
+        **fields: Unpack[SamplingFields],
+    ) -> list[RequestOutput]:
+        """Continues raw prompts, all at once. One output per prompt, in order.
+
+        Strings are raw: control tokens are parsed, BOS is added as the model wants it, no chat
+        template is applied. `progress` shows a bar (by default for many prompts on a terminal).
+        Raises InvalidRequestError or ContextLengthError before anything is computed.
+        """
+        if schema is not None:
+            raise NotYetError("schema=")
+        params = _params(sampling_params, fields)
+        single = isinstance(prompts, (str, Mapping))
+        wanted = [prompts] if single else list(prompts)  # pyright: ignore[reportArgumentType]
+        requests = [self._raw_request(prompt, params) for prompt in wanted]  # pyright: ignore[reportArgumentType]
+        return self._run(requests, progress)
+
+    def chat(
+        self,
+        messages: Conversation | Sequence[Sequence[Message]],
+        sampling_params: SamplingParams | None = None,
+        *,
+        add_generation_prompt: bool = True,
+        continue_final_message: bool = False,
+        chat_template_kwargs: Mapping[str, object] | None = None,
+        schema: object = None,
+        tools: Sequence[Mapping[str, object]] | None = None,
+        **fields: Unpack[SamplingFields],
+    ) -> RequestOutput:
+        """Answers one conversation: a user's text, or messages. Single in, single out.
+
+        Raises TemplateError where the model has no chat template or it refuses the messages.
+        """
+        if schema is not None:
+            raise NotYetError("schema=")
+        if tools is not None:
+            raise NotYetError("tools=")
+        ids, text = self._render(
+            messages, add_generation_prompt, continue_final_message, chat_template_kwargs
+        )
+        request = self._request(text, ids, _params(sampling_params, fields))
+        return self._run([request], progress=False)[0]
+
+    def stream(
+        self,
+        prompt: Conversation | Mapping[str, object],
+        sampling_params: SamplingParams | None = None,
+        *,
+        continue_final_message: bool = False,
+        chat_template_kwargs: Mapping[str, object] | None = None,
+        **fields: Unpack[SamplingFields],
+    ) -> TokenStream:
+        """Like `chat`, piece by piece. {"prompt": …} or {"prompt_token_ids": …} is raw.
+
+        Closing the stream cancels the request.
+        """
+        params = _params(sampling_params, fields)
+        if isinstance(prompt, Mapping):
+            request = self._raw_request(prompt, params)
+        else:
+            ids, text = self._render(
+                prompt, not continue_final_message, continue_final_message, chat_template_kwargs
+            )
+            request = self._request(text, ids, params)
+        self._submit(request)
+        return TokenStream(self, request.request_id)
+
+    def tokenize(
+        self, text: str, *, add_special: bool = True, parse_special: bool = True
+    ) -> list[int]:
+        """Token ids of a raw text, as `generate` would read it."""
+        return self._model.tokenizer.encode(
+            text, parse_special=parse_special, add_special=add_special
+        )
+
+    def detokenize(self, token_ids: Sequence[int], *, skip_special: bool = False) -> str:
+        """The text that tokens stand for; invalid UTF-8 becomes U+FFFD.
+
+        Raises InvalidRequestError for an id outside the vocabulary.
+        """
+        vocab_size = self._model.tokenizer.vocab_size
+        for index, token_id in enumerate(token_ids):
+            if not 0 <= token_id < vocab_size:
+                raise InvalidRequestError(
+                    f"token_ids[{index}]", token_id, f"from 0 to {vocab_size - 1}"
+                )
+        return self._model.tokenizer.decode(token_ids, skip_special=skip_special)
+
+    def close(self) -> None:
+        """Drops live requests and gives memory back. Twice is fine."""
+        with self._lock:
+            if not self._closed:
+                self._closed = True
+                self._model.engine.close()
+
+    def events_of(self, request_id: str) -> list[EngineEvent]:
+        """What has happened to a live request since last asked; computes a step if nothing has.
+
+        For TokenStream and the callers above. Raises EdgeServeError if the model is closed.
+        """
+        with self._lock:
+            if not self._events.get(request_id):
+                self._require_open()
+                for event in self._model.engine.step():
+                    queue = self._events.get(event.request_id)
+                    if queue is not None:
+                        queue.append(event)
+            events = self._events[request_id]
+            self._events[request_id] = []
+        return events
+
+    def forget(self, request_id: str) -> None:
+        """Cancels a request if it is live; its blocks are free at once."""
+        with self._lock:
+            self._events.pop(request_id, None)
+            self._model.engine.abort(request_id)
+
+    def _run(self, requests: Sequence[Request], progress: bool | None) -> list[RequestOutput]:
+        outputs: list[RequestOutput] = []
+        try:
+            for request in requests:
+                self._submit(request)
+            with PromptProgress(len(requests), progress) as bar:
+                for request in requests:
+                    outputs.append(self._finish(request.request_id))
+                    bar.advance(outputs[-1])
+        finally:
+            for request in requests:
+                self.forget(request.request_id)
+        return outputs
+
+    def _finish(self, request_id: str) -> RequestOutput:
+        while True:
+            for event in self.events_of(request_id):
+                match event:
+                    case RequestFinished():
+                        return event.output
+                    case RequestFailed():
+                        raise event.error
+                    case RequestProgress():
+                        pass
+
+    def _submit(self, request: Request) -> None:
+        with self._lock:
+            self._require_open()
+            self._model.engine.add_request(request)
+            self._events[request.request_id] = []
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise EdgeServeError("this LLM is closed; create a new one")
+
+    def _request(self, text: str | None, ids: Sequence[int], params: SamplingParams) -> Request:
+        with self._lock:
+            self._num_requests += 1
+            number = self._num_requests
+        seed = secrets.randbits(63) if params.seed is None else params.seed
+        return Request(f"request-{number}", text, tuple(ids), params, seed)
+
+    def _raw_request(self, prompt: Prompt, params: SamplingParams) -> Request:
+        text: object = prompt
+        if isinstance(prompt, Mapping):
+            ids = prompt.get("prompt_token_ids")
+            if ids is not None:
+                return self._request(None, _token_ids(ids), params)
+            text = prompt.get("prompt")
+        if not isinstance(text, str):
+            raise InvalidRequestError(
+                "prompt", prompt, 'a string, {"prompt": text} or {"prompt_token_ids": ids}'
+            )
+        return self._request(text, self.tokenize(text), params)
+
+    def _render(
+        self,
+        messages: Conversation | Sequence[Sequence[Message]],
+        add_generation_prompt: bool,
+        continue_final_message: bool,
+        variables: Mapping[str, object] | None,
+    ) -> tuple[list[int], str]:
+        template = self._model.template
+        if template is None:
+            raise TemplateError(
+                f"{self._model.name} has no chat template: it continues text and does not chat; "
+                "use generate(), or give chat_template="
+            )
+        conversation: Sequence[Message] = (
+            [{"role": "user", "content": messages}] if isinstance(messages, str) else messages  # pyright: ignore[reportAssignmentType]
+        )
+        rendered = template.render(
+            conversation,
+            add_generation_prompt=add_generation_prompt,
+            continue_final_message=continue_final_message,
+            variables=variables,
+        )
+        ids = self._model.tokenizer.encode(
+            rendered.text,
+            parse_special=True,
+            add_special=not rendered.starts_with_bos,
+            guard=rendered.guard,
+        )
+        return ids, rendered.plain
+
+
+class TokenStream(Iterator[TokenChunk]):
+    """The pieces of one request as they come. `output` is the whole, once the stream has ended."""
+
+    def __init__(self, llm: LLM, request_id: str) -> None:
+        self._llm = llm
+        self._request_id = request_id
+        self._ready: list[EngineEvent] = []
+        self._ended = False
+        self.output: RequestOutput | None = None
+
+    def __enter__(self) -> TokenStream:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __next__(self) -> TokenChunk:
+        while not self._ended:
+            if not self._ready:
+                self._ready = self._llm.events_of(self._request_id)
+                continue
+            event = self._ready.pop(0)
+            match event:
+                case RequestProgress():
+                    return event.chunk
+                case RequestFinished():
+                    self.output = event.output
+                    self.close()
+                case RequestFailed():
+                    self.close()
+                    raise event.error
+        raise StopIteration
+
+    def close(self) -> None:
+        """Ends the stream; a request that is still running is cancelled."""
+        if not self._ended:
+            self._ended = True
+            self._llm.forget(self._request_id)
+
+    def __del__(self) -> None:
+        self.close()
+
+
+def _params(params: SamplingParams | None, fields: SamplingFields) -> SamplingParams:
+    if params is None:
+        return SamplingParams(**fields)
+    if fields:
+        raise InvalidRequestError(
+            next(iter(fields)), "given twice", "in sampling_params or as a keyword, not both"
+        )
+    return params
+
+
+def _token_ids(ids: object) -> list[int]:
+    if not isinstance(ids, Sequence) or isinstance(ids, (str, bytes)):
+        raise InvalidRequestError("prompt_token_ids", ids, "a list of token ids")
+    found: list[int] = []
+    items: Sequence[object] = ids
+    for index, token_id in enumerate(items):
+        if isinstance(token_id, bool) or not isinstance(token_id, int):
+            raise InvalidRequestError(f"prompt_token_ids[{index}]", token_id, "an integer")
+        found.append(token_id)
+    return found
