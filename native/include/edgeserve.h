@@ -22,6 +22,11 @@ typedef enum es_status {
     ES_ERR_LENGTH = 3,    // a count is negative, or no whole number of blocks
     ES_ERR_SIZE = 4,      // the source is not exactly as long as its blocks
     ES_ERR_ALIGNMENT = 5, // the destination is not aligned for its element type
+    ES_ERR_MEMORY = 6,    // the system has no memory left to give
+    ES_ERR_RANGE = 7,     // an index or id lies outside what it points into
+    ES_ERR_ABORTED = 8,   // the abort flag was raised; the step's results are void
+    ES_ERR_SYSTEM = 9,    // the operating system refused (threads, files)
+    ES_ERR_KERNELS = 10,  // no such kernel set, or this processor cannot run it
 } es_status;
 
 // GGUF's numbers. A type that is not here is not supported.
@@ -69,5 +74,23 @@ ES_API es_status es_type_at(int32_t index, es_type_info *out);
 // src_bytes and needs no alignment; `dst` has room for n_elements. Neither may overlap the other.
 ES_API es_status es_dequantize(es_type type, const void *src, size_t src_bytes, int64_t n_elements,
                                float *dst);
+
+// --- weights -----------------------------------------------------------------------------------
+
+// A weight matrix of the model, in the core's own layout (native/kernels/weight.h).
+typedef struct es_weight es_weight;
+
+// Room for n_rows x n_cols of `type`; n_cols is a whole number of its blocks. The contents are
+// undefined until every row is filled.
+ES_API es_status es_weight_create(es_type type, int64_t n_rows, int64_t n_cols, es_weight **out);
+
+// Repacks n_rows rows, as a GGUF file holds them, to rows first_row, ... of the weight. first_row
+// is a multiple of 16, and so is n_rows unless the last row is among them. Calls for different
+// rows may run at the same time.
+ES_API es_status es_weight_fill(es_weight *weight, int64_t first_row, int64_t n_rows,
+                                const void *src, size_t src_bytes);
+
+ES_API int64_t es_weight_bytes(const es_weight *weight);
+ES_API void es_weight_free(es_weight *weight);
 
 #endif
