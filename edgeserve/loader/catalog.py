@@ -109,6 +109,14 @@ class Catalog:
         near = difflib.get_close_matches(name.lower(), owners, n=6, cutoff=0.6)
         return tuple(dict.fromkeys(owners[alias] for alias in near))[:3]
 
+    def name_of(self, source: str) -> str | None:
+        """The name (with its quantisation, unless default) of the file that comes from there."""
+        for entry in self.entries:
+            for file in entry.files:
+                if file.sources == (source,):
+                    return entry.name if file is entry.files[0] else f"{entry.name}:{file.quant}"
+        return None
+
     def from_hub(self, repo: str) -> CatalogEntry | None:
         """The entry whose files come from that hub repository."""
         prefix = f"hf:{repo}:".lower()

@@ -123,7 +123,7 @@ def exclusive(target: Path, progress: Progress) -> Generator[None]:
     """Hold the lock on `target` between processes; the system frees it if this one dies."""
     from filelock import FileLock, Timeout  # a tenth of a second that --help does not need
 
-    lock = FileLock(target.parent / f".{target.name}.lock")
+    lock = FileLock(target.parent / f".{target.name.removeprefix('.')}.lock")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         try:

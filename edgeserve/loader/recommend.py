@@ -30,12 +30,12 @@ class Advice:
         """What to tell the user, a line each."""
         size = "" if self.file.size_is_exact else "about "
         return (
-            f"For this machine ({gigabytes(self.available_bytes)} of memory available): "
+            f"For this machine ({human_size(self.available_bytes)} of memory available): "
             f"edgeserve run {self.entry.name}",
             f"  {self.entry.title}, {self.file.quant}, {self.entry.license.name}, "
-            f"{size}{gigabytes(self.file.size_bytes)} to download",
+            f"{size}{human_size(self.file.size_bytes)} to download",
             f"  about {self.tokens_per_s:.0f} tokens/s at best: an estimate, from "
-            f"{gigabytes(self.bandwidth_bytes_per_s)}/s of memory bandwidth",
+            f"{human_size(self.bandwidth_bytes_per_s)}/s of memory bandwidth",
         )
 
 
@@ -50,13 +50,13 @@ def recommend(catalog: Catalog, available_bytes: int, bandwidth_bytes_per_s: flo
         if row.memory_bytes <= available_bytes
     ]
     quick = [advice for advice in choices if advice.tokens_per_s >= _READING_TOKENS_PER_S]
-    return (quick or choices[:1] or [_smallest(catalog, available_bytes, bandwidth_bytes_per_s)])[
-        -1
-    ]
+    return (quick or choices[:1])[-1]
 
 
-def gigabytes(num_bytes: float) -> str:
-    """`1.5 GB`, or `98 MB` below one: powers of ten, as files are sold."""
-    if num_bytes < 999.5e6:
+def human_size(num_bytes: float) -> str:
+    """`1.5 GB`, `98 MB`, `12 kB`: powers of ten, as files are sold."""
+    if num_bytes >= 999.5e6:
+        return f"{num_bytes / 1e9:.1f} GB"
+    if num_bytes >= 999.5e3:
         return f"{num_bytes / 1e6:.0f} MB"
-    return f"{num_bytes / 1e9:.1f} GB"
+    return f"{num_bytes / 1e3:.0f} kB"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import assert_never
 
@@ -95,8 +95,14 @@ class ModelStore:
             case _:
                 assert_never(parsed)
 
-    def own_models(self) -> Iterator[FoundModel]:
-        """What this program has fetched."""
+    def models(self) -> tuple[FoundModel, ...]:
+        """Every model on this machine, ours first, under the names that this store finds."""
+        found = (*self._own_models(), *discovery.discover(self.config))
+        return discovery.once_per_file(
+            replace(model, name=self.catalog.name_of(model.name) or model.name) for model in found
+        )
+
+    def _own_models(self) -> Iterator[FoundModel]:
         for entry in self.catalog.entries:
             for file in entry.files:
                 path = self._catalog_path(entry, file)

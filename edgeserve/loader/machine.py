@@ -11,24 +11,26 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-_ASSUMED_BYTES_PER_S = 20e9  # one DDR4 module's worth, when measuring is impossible
+_ASSUMED_BYTES_PER_S = 20e9  # one DDR4 module's worth, where there is no room to measure
+_ASSUMED_BYTES = 2 << 30  # what a machine that runs this at all has, where nobody says
 _PROBE_BYTES = 64 << 20  # per thread: beyond what caches hold
 _PROBE_PASSES = 3
 _ROOT = Path("/")
 
 
-def available_memory_bytes(platform: str = sys.platform) -> int | None:
-    """What can still be allocated without swapping; None where nobody says."""
+def available_memory(platform: str = sys.platform) -> int:
+    """Bytes that can still be allocated without swapping."""
+    known = None
     if platform.startswith("linux"):
-        return linux_available_bytes(_ROOT)
-    if platform == "darwin":
-        return _macos_available_bytes()
-    if platform == "win32":
-        return _windows_available_bytes()
-    return None
+        known = linux_available_bytes(_ROOT)
+    elif platform == "darwin":
+        known = _macos_available_bytes()
+    elif platform == "win32":
+        known = _windows_available_bytes()
+    return _ASSUMED_BYTES if known is None else known
 
 
 def linux_available_bytes(root: Path) -> int | None:
@@ -40,10 +42,8 @@ def linux_available_bytes(root: Path) -> int | None:
 
 def read_bandwidth_bytes_per_s(num_threads: int | None = None) -> float:
     """How fast all cores together read memory, measured in about a tenth of a second."""
-    try:
-        import numpy as np
-    except ImportError:
-        return _ASSUMED_BYTES_PER_S
+    import numpy as np
+
     count = num_threads or min(os.cpu_count() or 1, 16)
     try:
         arrays = [np.ones(_PROBE_BYTES // 8, dtype=np.uint64) for _ in range(count)]
@@ -53,8 +53,8 @@ def read_bandwidth_bytes_per_s(num_threads: int | None = None) -> float:
     return count * _PROBE_BYTES / best
 
 
-def _pass_seconds(reads: list[object]) -> float:
-    threads = [threading.Thread(target=read) for read in reads]  # pyright: ignore
+def _pass_seconds(reads: list[Callable[[], object]]) -> float:
+    threads = [threading.Thread(target=read) for read in reads]
     start = time.perf_counter()
     for thread in threads:
         thread.start()

@@ -1,0 +1,146 @@
+"""The command line: arguments in, one command called, errors out as one line and an exit code.
+
+Knows the commands by name only; a command's module is imported when it is the one that was asked.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import io
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NoReturn, Protocol, cast
+
+from edgeserve.config import Config
+from edgeserve.errors import EdgeServeError
+
+DISTRIBUTION = "edgeserve-llm"
+_INTERRUPTED = 130
+_BROKEN_PIPE = 141
+_EPILOG = """\
+exit codes:
+  0    done
+  1    an error of no other kind
+  2    wrong arguments, or a value that is not allowed
+  3    the model file is damaged, or of a kind that cannot be run
+  4    the chat template failed
+  5    the model was not found or could not be fetched
+  130  interrupted by Ctrl-C
+  141  whoever read the output went away
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """Where a command lives, and its line in `edgeserve --help`."""
+
+    module: str
+    summary: str
+
+
+class CommandModule(Protocol):
+    """What a module in edgeserve/commands offers."""
+
+    DESCRIPTION: str
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None: ...
+
+    def run(self, args: argparse.Namespace, config: Config) -> int: ...
+
+
+COMMANDS = {
+    "pull": Command("edgeserve.commands.pull", "fetch a model"),
+    "list": Command("edgeserve.commands.list", "print the models on this machine, and known ones"),
+    "info": Command("edgeserve.commands.info", "print what a model is, and whether it fits here"),
+}
+
+
+class _Parser(argparse.ArgumentParser):
+    """Argparse, but an error is one line like all others."""
+
+    def error(self, message: str) -> NoReturn:
+        print(f"edgeserve: error: {message}; {self.prog} --help shows how", file=sys.stderr)
+        raise SystemExit(2)
+
+
+class _Version(argparse.Action):
+    """Prints the version; looked up only then, for it takes a search through site-packages."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        from importlib import metadata
+
+        try:
+            version = metadata.version(DISTRIBUTION)
+        except metadata.PackageNotFoundError:
+            version = "(run from its source, not installed)"
+        print(f"edgeserve {version}")
+        parser.exit()
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; the process's exit code."""
+    _make_output_robust()
+    try:
+        return _run(sys.argv[1:] if argv is None else argv)
+    except EdgeServeError as error:
+        print(f"edgeserve: error: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("\nedgeserve: interrupted", file=sys.stderr)
+        return _INTERRUPTED
+    except BrokenPipeError:
+        # Python flushes stdout once more at its end, which must not fail a second time.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _BROKEN_PIPE
+
+
+def _run(argv: Sequence[str]) -> int:
+    chosen = next((word for word in argv if not word.startswith("-")), None)
+    parser, module = _parser(chosen)
+    args = parser.parse_args(argv)
+    if module is None:
+        parser.print_help()
+        return 0
+    code = module.run(args, Config.from_environment())
+    sys.stdout.flush()
+    return code
+
+
+def _parser(chosen: str | None) -> tuple[argparse.ArgumentParser, CommandModule | None]:
+    """The parser, in which only the chosen command has its arguments, and that command."""
+    parser = _Parser(
+        prog="edgeserve",
+        description="Run a GGUF language model on the machine in front of you.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
+    commands = parser.add_subparsers(metavar="COMMAND", title="commands")
+    module = None
+    for name, command in COMMANDS.items():
+        if name != chosen:
+            commands.add_parser(name, help=command.summary)
+            continue
+        module = cast(CommandModule, importlib.import_module(command.module))
+        own = commands.add_parser(
+            name,
+            help=command.summary,
+            description=module.DESCRIPTION,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        module.add_arguments(own)
+    return parser, module
+
+
+def _make_output_robust() -> None:
+    """Under LANG=C a character that cannot be written becomes `?`, never an exception."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
