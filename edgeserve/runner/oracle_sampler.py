@@ -65,7 +65,8 @@ def _choose(logits: Floats, row: ChooseToken) -> int:
         return int(np.argmax(logits))
     kept = _candidates(logits, sampling)
     noise = gumbel(row.seed, row.position, TOKEN_STREAM, kept)
-    scores = logits[kept] / sampling.temperature + noise
+    # Below their maximum, logits over a tiny temperature fall to -inf instead of rising to +inf.
+    scores = (logits[kept] - logits[kept].max()) / sampling.temperature + noise
     best = scores.max()
     return int(kept[scores == best].min())
 
