@@ -36,6 +36,11 @@ def build_plan(
             f"architecture {architecture!r} is not supported yet; this version runs {known}"
         )
     hp = HyperParams(metadata)
+    if hp.expert_count:
+        raise UnsupportedModelError(
+            f"{hp.architecture} with {hp.expert_count} experts (a mixture of experts) is not "
+            "supported yet; use a dense model"
+        )
     length = hp.context_length if max_model_len is None else max_model_len
     builder = PlanBuilder(hp, tensors, max_model_len=length)
     build: Callable[[PlanBuilder], Plan] = import_module(

@@ -21,7 +21,7 @@ _LAYERS_OF_27B = 62
 def build(m: PlanBuilder) -> Plan:
     hp = m.hp
     rope = read_rope(m, RopeStyle.HALVES)
-    local_base = hp.number("rope.freq_base_swa", default=10000.0, above=0.0)
+    local_base = hp.number("rope.freq_base_swa", default=10000.0, above=1.0)
     local_rope = replace(rope, base=local_base, frequency_scale=1.0)
     window = hp.integer("attention.sliding_window", default=0) or None
     windowed = _windowed_layers(m)

@@ -201,9 +201,16 @@ class PlanBuilder:
         self._used.update(names)
 
     def _embedding_shape(self, name: str) -> tuple[int, int]:
-        """(vocabulary, width): how many rows is the file's say, checked against the tokenizer."""
+        """(vocabulary, width): a row for each token of the file's tokenizer, where it has one."""
         info = self._tensors.get(f"{name}.weight")
         rows = info.shape[0] if info is not None else 0
+        num_tokens = self.hp.vocab_size
+        if info is not None and num_tokens is not None and rows != num_tokens:
+            raise TensorShapeError(
+                info.name,
+                f"has {rows} rows for the {num_tokens} tokens of the file's tokenizer",
+                offset=info.info_offset,
+            )
         return (rows, self.hp.embedding_length)
 
 

@@ -13,6 +13,7 @@ from edgeserve.types import Metadata, MetadataValue
 
 MAX_LAYERS = 1024
 MAX_WIDTH = 1 << 20
+TOKENS_KEY = "tokenizer.ggml.tokens"
 
 
 class HyperParams:
@@ -32,6 +33,10 @@ class HyperParams:
         self.head_count = self.per_layer("attention.head_count", low=1)
         self.head_count_kv = self.per_layer("attention.head_count_kv", default=self.head_count)
         self._check_heads()
+        self.expert_count = self.integer("expert_count", default=0)
+        self.expert_used_count = self.integer("expert_used_count", default=0)
+        self._check_experts()
+        self.vocab_size = self._vocab_size()
         head_size = self._default_head_size()
         self.key_length = self.integer("attention.key_length", default=head_size, low=1)
         self.value_length = self.integer("attention.value_length", default=head_size, low=1)
@@ -39,7 +44,7 @@ class HyperParams:
             "rope.dimension_count", default=self.key_length, low=2
         )
         self._check_rope()
-        self.rope_freq_base = self.number("rope.freq_base", default=10000.0, above=0.0)
+        self.rope_freq_base = self.number("rope.freq_base", default=10000.0, above=1.0)
         self.norm_epsilon = self.number("attention.layer_norm_rms_epsilon", low=0.0)
 
     def key(self, name: str) -> str:
@@ -106,10 +111,9 @@ class HyperParams:
         value = self._value(name, None)
         single = isinstance(value, (bool, int, float, str))
         values: Sequence[MetadataValue] = [value] * self.block_count if single else value
-        if len(values) < self.block_count:
-            raise self.error(name, f"has {len(values)} entries for {self.block_count} layers")
+        self._check_length(name, values)
         numbers: list[int] = []
-        for item in values[: self.block_count]:
+        for item in values:
             if isinstance(item, bool) or not isinstance(item, int):
                 raise self.error(name, f"must hold integers, holds {item!r}")
             if not low <= item <= high:
@@ -122,9 +126,15 @@ class HyperParams:
         value = self._value(name, default)
         if isinstance(value, (bool, int, float, str)):
             return self.integer(name, default=default)
-        if len(value) < self.block_count:
-            raise self.error(name, f"has {len(value)} entries for {self.block_count} layers")
-        return tuple(bool(flag) for flag in value[: self.block_count])
+        self._check_length(name, value)
+        for flag in value:
+            if not isinstance(flag, (bool, int)):
+                raise self.error(name, f"must hold flags, holds {flag!r}")
+        return tuple(bool(flag) for flag in value)
+
+    def _check_length(self, name: str, values: Sequence[MetadataValue]) -> None:
+        if len(values) != self.block_count:
+            raise self.error(name, f"has {len(values)} entries for {self.block_count} layers")
 
     def _check_heads(self) -> None:
         for layer, (heads, kv_heads) in enumerate(
@@ -135,6 +145,18 @@ class HyperParams:
                     "attention.head_count_kv",
                     f"is {kv_heads} in layer {layer}, must divide the head count {heads}",
                 )
+
+    def _check_experts(self) -> None:
+        name, used = "expert_used_count", self.expert_used_count
+        if used > self.expert_count or (used == 0) != (self.expert_count == 0):
+            raise self.error(name, f"is {used}, must be from 1 to expert_count {self.expert_count}")
+
+    def _vocab_size(self) -> int | None:
+        """Tokens in the file's tokenizer, else what its own key says; None if it says nothing."""
+        tokens = self._metadata.values.get(TOKENS_KEY)
+        if tokens is not None and not isinstance(tokens, (bool, int, float, str)):
+            return len(tokens)
+        return self.integer("vocab_size", low=1) if self.has("vocab_size") else None
 
     def _default_head_size(self) -> int | None:
         """embedding / heads, where the file does not give key_length: None if it is no integer."""

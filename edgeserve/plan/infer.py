@@ -84,6 +84,7 @@ def _rms_norm(op: RmsNorm, x: Shape) -> Shape:
 
 def _rope(op: Rope, x: Shape) -> Shape:
     _expect(op, "width modulo head size", x.width % op.head_size, 0)
+    _expect(op, "dims beyond the head", max(0, op.spec.dims - op.head_size), 0)
     if op.spec.factors is not None:
         _expect(op, "factors", op.spec.factors.shape[0], op.spec.dims // 2)
     if op.spec.sections:
@@ -93,6 +94,8 @@ def _rope(op: Rope, x: Shape) -> Shape:
 
 def _attention(op: Attention, shapes: Sequence[Shape]) -> Shape:
     _expect(op, "query width", shapes[op.q].width, op.num_heads * op.key_size)
+    _expect(op, "heads modulo key heads", op.num_heads % op.num_kv_heads, 0)
+    _expect(op, "values given", op.v is not None, op.k is not None)
     if op.k is not None and op.v is not None:
         _expect(op, "key width", shapes[op.k].width, op.num_kv_heads * op.key_size)
         _expect(op, "value width", shapes[op.v].width, op.num_kv_heads * op.value_size)

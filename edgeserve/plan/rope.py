@@ -68,7 +68,8 @@ def rope_frequencies(
     if spec.yarn is None:
         return stretched, spec.attention_factor
     keep = _yarn_ramp(spec, spec.yarn, pairs)
-    magnitude = spec.attention_factor * (1.0 + 0.1 * math.log(1.0 / spec.frequency_scale))
+    stretch = max(1.0, 1.0 / spec.frequency_scale)
+    magnitude = spec.attention_factor * (1.0 + 0.1 * math.log(stretch))
     return stretched * (1.0 - keep) + original * keep, magnitude
 
 

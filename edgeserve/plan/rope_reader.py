@@ -21,7 +21,9 @@ def read_rope(m: PlanBuilder, style: RopeStyle) -> RopeSpec:
         raise hp.error(
             "rope.scaling.type", f"is {scaling!r}, must be one of {', '.join(_SCALINGS)}"
         )
-    factor = hp.number("rope.scaling.factor", default=1.0, low=0.0) or 1.0
+    # Files from before 2023-10 call it scale_linear. 0 is how converters write "none".
+    old_factor = hp.number("rope.scale_linear", default=1.0, low=0.0)
+    factor = hp.number("rope.scaling.factor", default=old_factor, low=0.0) or 1.0
     yarn = None
     if scaling == "yarn":
         yarn = Yarn(

@@ -12,7 +12,7 @@ from edgeserve.plan.weights import WeightView
 def plan_to_text(plan: Plan) -> str:
     """Deterministic: equal plans give equal text, different ones different text."""
     lines = [f"plan {plan.architecture} vocab={plan.vocab_size} max_position={plan.max_position}"]
-    lines.append(f"inputs {_attributes(plan.inputs)}")
+    lines.append(f"inputs {_attributes(plan.inputs)}".rstrip())
     lines.append(f"flags chunkable={plan.chunkable} causal={plan.causal}")
     lines.extend(_group_line(index, group) for index, group in enumerate(plan.cache_groups))
     lines.extend(
@@ -56,5 +56,5 @@ def _value(value: object) -> str:
     if isinstance(value, WeightView):
         return str(value)
     if isinstance(value, float):
-        return f"{value:.9g}"
+        return repr(value)
     return str(getattr(value, "value", value))
