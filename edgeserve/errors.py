@@ -231,7 +231,7 @@ class StringLengthError(ModelFileError):
 
 
 class ArrayLengthError(ModelFileError):
-    """An array is said to have more elements than what is left of the file can hold."""
+    """An array is said to have more elements than the file has left, or than any model needs."""
 
 
 class NameLengthError(ModelFileError):

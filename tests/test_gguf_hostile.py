@@ -149,6 +149,22 @@ def test_a_sparse_terabyte_is_refused_without_reading_it(tmp_path: Path) -> None
     assert (type(error), error.offset) == (errors.HeaderTooLargeError, AFTER_K + 4)
 
 
+def test_a_key_of_a_gigabyte_is_refused_without_reading_it(tmp_path: Path) -> None:
+    path = tmp_path / "model.gguf"
+    path.write_bytes(hand.gguf(n_kv=1) + hand.u64(2**30))
+    os.truncate(path, 2**31)
+    error = failure(path)
+    assert (type(error), error.offset) == (errors.NameLengthError, hand.HEADER_BYTES)
+
+
+def test_an_array_of_a_hundred_million_bytes_is_refused_without_reading_it(tmp_path: Path) -> None:
+    path = tmp_path / "model.gguf"
+    path.write_bytes(key_then(hand.ARRAY, hand.u32(hand.UINT8) + hand.u64(100_000_000)))
+    os.truncate(path, 2**31)
+    error = failure(path)
+    assert (type(error), error.field) == (errors.ArrayLengthError, "k")
+
+
 def test_file_cut_while_its_header_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "model.gguf"
     path.write_bytes(hand.gguf([hand.array("k", hand.UINT8, [1] * 200_000)]))

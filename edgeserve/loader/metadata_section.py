@@ -27,6 +27,9 @@ DEFAULT_ALIGNMENT = 32
 MAX_ALIGNMENT = 1 << 20
 """Tensor data is padded to the alignment; past a huge page it could only waste disk."""
 
+MAX_ARRAY_ELEMENTS = 1 << 24
+"""Sixty times the largest vocabulary. A value takes up to forty times its bytes in the file."""
+
 MAX_KEY_BYTES = 2**16 - 1
 _SMALLEST_ENTRY_BYTES = 8 + 1 + 4 + 1  # length and one byte of key, type, one byte of value
 
@@ -82,16 +85,16 @@ def read_metadata(reader: HeaderReader, num_keys: int, count_offset: int) -> tup
 def read_name(reader: HeaderReader, field: str, max_bytes: int) -> str:
     """A key or a tensor's name: a string of 1 to `max_bytes` bytes."""
     offset = reader.position
-    name = reader.string(field)
-    num_bytes = reader.position - offset - 8
-    if not 1 <= num_bytes <= max_bytes:
+    num_bytes = reader.uint64(field)
+    if num_bytes == 0 or max_bytes < num_bytes <= reader.remaining:
         raise reader.defect(
             NameLengthError,
             field,
             f"a name of {num_bytes} bytes: must be 1 to {max_bytes}",
             offset,
         )
-    return name
+    reader.position = offset
+    return reader.string(field)
 
 
 def _read_value(reader: HeaderReader, field: str, value_type: int) -> MetadataValue:
@@ -116,22 +119,26 @@ def _read_array(reader: HeaderReader, field: str) -> MetadataValue:
         )
     if element_type != _STRING and element_type not in _NUMBER_CODES:
         raise _unknown_type(reader, f"{field}'s elements", element_type)
-    count = reader.uint64(f"{field}'s length")
-    if count * _smallest_bytes(element_type) > reader.remaining:
-        raise reader.defect(
-            ArrayLengthError,
-            field,
-            f"an array of {count} elements, but the file has {reader.remaining} bytes left",
-            reader.position - 8,
-        )
+    count = _checked_count(reader, field, element_type)
     if element_type == _STRING:
         return reader.strings(count, field)
     return _read_numbers(reader, field, element_type, count)
 
 
-def _smallest_bytes(element_type: int) -> int:
-    """What an element takes at least: a string its length."""
-    return 8 if element_type == _STRING else struct.calcsize(f"<{_NUMBER_CODES[element_type]}")
+def _checked_count(reader: HeaderReader, field: str, element_type: int) -> int:
+    offset = reader.position
+    count = reader.uint64(f"{field}'s length")
+    # A string takes at least its length's eight bytes.
+    smallest = 8 if element_type == _STRING else struct.calcsize(f"<{_NUMBER_CODES[element_type]}")
+    if count * smallest > reader.remaining:
+        limit = f"the file has {reader.remaining} bytes left"
+    elif count > MAX_ARRAY_ELEMENTS:
+        limit = f"no model needs more than {MAX_ARRAY_ELEMENTS}"
+    else:
+        return count
+    raise reader.defect(
+        ArrayLengthError, field, f"an array of {count} elements, but {limit}", offset
+    )
 
 
 def _read_numbers(
