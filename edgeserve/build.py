@@ -17,11 +17,11 @@ from edgeserve.errors import (
     KVMemoryError,
     TokenizerError,
 )
-from edgeserve.loader.catalog import CatalogEntry, load_catalog
-from edgeserve.loader.gguf import ModelFile, read_gguf
+from edgeserve.loader.catalog import CatalogEntry
+from edgeserve.loader.gguf import read_gguf
 from edgeserve.loader.machine import available_memory
 from edgeserve.loader.progress import Progress, SilentProgress
-from edgeserve.loader.store import resolve_model
+from edgeserve.loader.store import LicenseGate, resolve_model
 from edgeserve.loader.tensors import TensorReader
 from edgeserve.models import build_plan
 from edgeserve.plan.ops import Plan
@@ -82,17 +82,20 @@ def load_model(
     config: Config,
     clock: Callable[[], float],
     progress: Progress | None = None,
+    license_gate: LicenseGate | None = None,
 ) -> LoadedModel:
     """Finds (maybe downloads), reads and prepares a model.
 
-    Raises ModelNotFoundError, DownloadError, ModelFileError, UnsupportedModelError,
-    TokenizerError, TemplateError, KVMemoryError.
+    Raises ModelNotFoundError, LicenseNotAcceptedError, DownloadError, ModelFileError,
+    UnsupportedModelError, TokenizerError, TemplateError, KVMemoryError.
     """
-    resolved = resolve_model(source, config, progress=progress or SilentProgress())
+    resolved = resolve_model(
+        source, config, progress=progress or SilentProgress(), license_gate=license_gate
+    )
     file = read_gguf(resolved.path)
     tokenizer = build_tokenizer(file.metadata)
     plan = build_plan(file.metadata, file.tensors, max_model_len=options.max_model_len)
-    _check_vocabulary(file, plan, tokenizer)
+    _check_vocabulary(plan, tokenizer)
     defaults = sampling_defaults(file.metadata, resolved.entry)
     dtype = _NUMPY_TYPES[options.dtype]
     limits, num_blocks = _size(plan, options, np.dtype(dtype).itemsize)
@@ -138,8 +141,8 @@ def sampling_defaults(metadata: Metadata, entry: CatalogEntry | None) -> Samplin
     )
 
 
-def _check_vocabulary(file: ModelFile, plan: Plan, tokenizer: Tokenizer) -> None:
-    """Embedding rows may outnumber tokens (padding); a token without a row would read past the end."""
+def _check_vocabulary(plan: Plan, tokenizer: Tokenizer) -> None:
+    """Embedding rows may outnumber tokens, as padding; every token needs a row."""
     if tokenizer.vocab_size > plan.vocab_size:
         raise TokenizerError(
             "tokenizer.ggml.tokens",

@@ -52,6 +52,7 @@ class CommandModule(Protocol):
 
 
 COMMANDS = {
+    "run": Command("edgeserve.commands.run", "answer a prompt, streaming"),
     "pull": Command("edgeserve.commands.pull", "fetch a model"),
     "list": Command("edgeserve.commands.list", "print the models on this machine, and known ones"),
     "info": Command("edgeserve.commands.info", "print what a model is, and whether it fits here"),

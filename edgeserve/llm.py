@@ -15,6 +15,7 @@ from edgeserve.engine.engine import Request
 from edgeserve.engine.output import EngineEvent, RequestFailed, RequestFinished, RequestProgress
 from edgeserve.errors import EdgeServeError, InvalidRequestError, NotYetError, TemplateError
 from edgeserve.loader.progress import Progress
+from edgeserve.loader.store import LicenseGate
 from edgeserve.progress_bar import PromptProgress
 from edgeserve.types import Message, RequestOutput, SamplingDefaults, SamplingParams, TokenChunk
 
@@ -53,8 +54,9 @@ class LLM:
 
     `model` is a path, a name of the catalogue, `hf:owner/repo[:file or quant]` or `pypi:name`.
     `device` is "auto" or "oracle"; `kv_cache_memory` bytes for keys and values; the context is
-    `max_model_len`, or what the model was trained for and memory holds. Safe to call from several
-    threads. Close it, or use it as a context manager.
+    `max_model_len`, or what the model was trained for and memory holds. `progress` hears of a
+    download; `license_gate` is asked before a model is fetched whose terms must be accepted.
+    Safe to call from several threads. Close it, or use it as a context manager.
 
     Raises ModelNotFoundError, DownloadError, ModelFileError, UnsupportedModelError.
     """
@@ -72,6 +74,7 @@ class LLM:
         chat_template: str | None = None,
         config: Config | None = None,
         progress: Progress | None = None,
+        license_gate: LicenseGate | None = None,
     ) -> None:
         options = EngineOptions(
             device=device,
@@ -88,6 +91,7 @@ class LLM:
             config=config or Config.from_environment(),
             clock=time.monotonic,
             progress=progress,
+            license_gate=license_gate,
         )
         self._lock = threading.Lock()
         self._events: dict[str, list[EngineEvent]] = {}

@@ -70,7 +70,7 @@ class _LiveRequest:
 
 
 class Engine:
-    """Many requests over one runner. `clock` gives seconds and is only reported, never decided on."""
+    """Many requests over one runner. `clock` gives seconds, for reports and never for decisions."""
 
     def __init__(
         self,

@@ -87,7 +87,7 @@ class Scheduler:
         self._cache.check([sequence.block_tables for sequence in live])
 
     def _admit_and_make_room(self) -> int:
-        """Grows every running sequence's tables to hold all its tokens, oldest first; then admits."""
+        """Grows running sequences' tables to hold all their tokens, oldest first; then admits."""
         num_preempted = 0
         index = 0
         while index < len(self._running):

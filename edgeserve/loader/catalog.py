@@ -14,6 +14,9 @@ from typing import Any
 
 from edgeserve.types import SamplingDefaults
 
+EMBEDDED_DEFAULT = "smollm2"
+"""The entry that needs only the package index, and proves an installation."""
+
 _WORKING_BYTES = 300_000_000  # arena, tokenizer and interpreter beside weights and KV cache
 _USUAL_CONTEXT = 4096
 

@@ -1,0 +1,167 @@
+"""`edgeserve run`: one prompt in, one answer streamed out."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from edgeserve.commands.sizes import parse_size
+from edgeserve.config import Config
+from edgeserve.errors import InvalidRequestError
+
+if TYPE_CHECKING:
+    from edgeserve.llm import LLM, TokenStream
+    from edgeserve.types import Message, SamplingParams
+
+DESCRIPTION = """\
+Answer PROMPT, streaming, through the model's chat template where it has one.
+
+  edgeserve run smollm2 "What is a monad?"
+  git diff | edgeserve run smollm2 "review this"     what is piped in follows the prompt
+
+MODEL is a path, a name that `edgeserve list` prints, hf:owner/repository or pypi:distribution.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("model", metavar="MODEL", help="which model; see above")
+    parser.add_argument("prompt", metavar="PROMPT", nargs="*", help="what to ask")
+    parser.add_argument("--system", metavar="TEXT", help="a system message before the prompt")
+    parser.add_argument("--raw", action="store_true", help="continue the text as it is")
+    parser.add_argument("--json", action="store_true", help="print one JSON object at the end")
+    parser.add_argument("--temperature", type=float, metavar="X", help="0 is greedy")
+    parser.add_argument("--top-p", type=float, metavar="X", help="1 is off")
+    parser.add_argument("--top-k", type=int, metavar="N", help="0 is off")
+    parser.add_argument("--min-p", type=float, metavar="X", help="0 is off")
+    parser.add_argument("--repetition-penalty", type=float, metavar="X", help="1 is off")
+    parser.add_argument("--seed", type=int, metavar="N", help="the same seed, the same answer")
+    parser.add_argument("--max-tokens", type=int, metavar="N", help="stop after so many")
+    parser.add_argument("--stop", action="append", metavar="TEXT", help="stop before it; repeats")
+    parser.add_argument("--max-model-len", type=int, metavar="N", help="context in tokens")
+    parser.add_argument("--kv-cache-memory", type=parse_size, metavar="SIZE", help="such as 2G")
+    parser.add_argument("--chat-template", type=Path, metavar="FILE", help="a Jinja template")
+    parser.add_argument("--device", default="auto", metavar="NAME", help="auto, or oracle")
+    parser.add_argument("--accept-license", action="store_true", help="accept the model's terms")
+
+
+def run(args: argparse.Namespace, config: Config) -> int:
+    prompt = _prompt(args)
+    from edgeserve.commands.license import license_gate
+    from edgeserve.commands.progress import progress_on
+    from edgeserve.llm import LLM
+
+    params = _sampling(args)
+    with LLM(
+        args.model,
+        device=args.device,
+        max_model_len=args.max_model_len,
+        kv_cache_memory=args.kv_cache_memory,
+        chat_template=_template(args.chat_template),
+        config=config,
+        progress=progress_on(sys.stderr, config),
+        license_gate=license_gate(args.accept_license),
+    ) as llm:
+        with _start(llm, args, prompt, params) as stream:
+            _show(stream, args)
+    if not args.json:
+        _advise(args.model)
+    return 0
+
+
+def _prompt(args: argparse.Namespace) -> str:
+    """The words of the command line, then what was piped in."""
+    words = " ".join(args.prompt)
+    piped = "" if sys.stdin is None or sys.stdin.isatty() else sys.stdin.read()
+    prompt = "\n\n".join(part for part in (words, piped) if part.strip())
+    if not prompt:
+        raise InvalidRequestError("PROMPT", "", 'a text: edgeserve run MODEL "question"')
+    return prompt
+
+
+def _sampling(args: argparse.Namespace) -> SamplingParams:
+    from edgeserve.types import SamplingParams
+
+    return SamplingParams(
+        temperature=args.temperature,
+        top_p=args.top_p,
+        top_k=args.top_k,
+        min_p=args.min_p,
+        repetition_penalty=args.repetition_penalty,
+        seed=args.seed,
+        max_tokens=args.max_tokens,
+        stop=args.stop,
+    )
+
+
+def _template(path: Path | None) -> str | None:
+    if path is None:
+        return None
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidRequestError("--chat-template", str(path), f"a text file ({error})") from error
+
+
+def _start(llm: LLM, args: argparse.Namespace, prompt: str, params: SamplingParams) -> TokenStream:
+    if args.raw or not llm.has_chat_template:
+        if args.system:
+            raise InvalidRequestError("--system", args.system, "left out with a raw prompt")
+        return llm.stream({"prompt": prompt}, params)
+    messages: list[Message] = [{"role": "user", "content": prompt}]
+    if args.system:
+        messages.insert(0, {"role": "system", "content": args.system})
+    return llm.stream(messages, params)
+
+
+def _show(stream: TokenStream, args: argparse.Namespace) -> None:
+    for chunk in stream:
+        if not args.json:
+            print(chunk.text, end="", flush=True)
+    output = stream.output
+    assert output is not None  # the stream has ended without an error
+    if args.json:
+        answer = output.outputs[0]
+        print(
+            json.dumps(
+                {
+                    "model": args.model,
+                    "text": answer.text,
+                    "finish_reason": answer.finish_reason,
+                    "seed": answer.seed,
+                    "token_ids": answer.token_ids,
+                    "usage": asdict(output.usage),
+                    "timings": asdict(output.timings),
+                },
+                ensure_ascii=False,
+            )
+        )
+        return
+    print()
+    if sys.stderr.isatty():
+        timings, usage = output.timings, output.usage
+        print(
+            f"[{usage.prompt_tokens} tokens read, {usage.completion_tokens} written; first after "
+            f"{timings.first_token_ms / 1e3:.2f} s, then {timings.decode_tokens_per_s:.1f} a "
+            f"second; seed {output.outputs[0].seed}]",
+            file=sys.stderr,
+        )
+
+
+def _advise(model: str) -> None:
+    """After the embedded default, which only proves the installation: what to run instead."""
+    from edgeserve.loader.catalog import EMBEDDED_DEFAULT, load_catalog
+    from edgeserve.loader.machine import available_memory, read_bandwidth_bytes_per_s
+    from edgeserve.loader.recommend import recommend
+
+    catalog = load_catalog()
+    entry = catalog.find(model)
+    if entry is None or entry.name != EMBEDDED_DEFAULT:
+        return
+    advice = recommend(catalog, available_memory(), read_bandwidth_bytes_per_s())
+    print(f"\n{entry.title} proves the installation and is no chat model.", file=sys.stderr)
+    for line in advice.lines():
+        print(line, file=sys.stderr)
