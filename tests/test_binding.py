@@ -106,9 +106,10 @@ def test_source_tree_that_was_not_built_says_so(tmp_path: Path) -> None:
     assert "a source tree that was not built" in ran.stdout
 
 
-@pytest.mark.parametrize("status", range(6))
-def test_every_status_has_its_own_text(status: int) -> None:
+def test_every_status_has_its_own_text() -> None:
     library = load_library()
-    texts = [library.status_text(other) for other in range(6)]
-    assert texts.count(texts[status]) == 1
-    assert texts[status] != library.status_text(99) == "unknown status"
+    statuses = library.ffi.typeof("es_status").elements
+    texts = [library.status_text(status) for status in statuses]
+    assert len(set(texts)) == len(statuses) > 5
+    assert "unknown status" not in texts
+    assert library.status_text(99) == "unknown status"

@@ -19,10 +19,10 @@
 #include "kernels/weight.h"
 
 enum {
-    ES_LANES = 16,      // virtual lanes, and weight rows of a panel
-    ES_KV_BLOCK = 16,   // tokens of a KV block
-    ES_KV_CHUNK = 128,  // tokens of an attention partial, at absolute positions
-    ES_HEAD_MAX = 256,  // the largest K or V head size
+    ES_LANES = 16,     // virtual lanes, and weight rows of a panel
+    ES_KV_BLOCK = 16,  // tokens of a KV block
+    ES_KV_CHUNK = 128, // tokens of an attention partial, at absolute positions
+    ES_HEAD_MAX = 256, // the largest K or V head size
 };
 
 // What a matmul reads for one batch of rows. Strides are elements; rows start 64-byte aligned.
@@ -51,8 +51,8 @@ typedef struct {
     int32_t end;            // one past the last visible position; first < end
     int32_t key_size;
     int32_t value_size;
-    float scale;            // on q.k
-    float soft_cap;         // 0: none. score = soft_cap * tanh(score / soft_cap)
+    float scale;    // on q.k
+    float soft_cap; // 0: none. score = soft_cap * tanh(score / soft_cap)
 } es_attention_span;
 
 // A partial softmax over one chunk of positions: m the maximum, l the sum of exp(score - m),
@@ -75,8 +75,8 @@ typedef struct {
     //        N = sum of min * (sum of q).
     //  F32:  F = fma(w, x, F), k in order.
     // It starts from F = 0.
-    void (*matmul)(const es_weight *weight, int64_t panel, int64_t n_panels,
-                   const es_activation *a, int64_t n_rows, float *out, int64_t ld);
+    void (*matmul)(const es_weight *weight, int64_t panel, int64_t n_panels, const es_activation *a,
+                   int64_t n_rows, float *out, int64_t ld);
 
     // Row `row` of a weight as float32, exactly: embeddings. `out` has weight->n_cols elements.
     void (*weight_row)(const es_weight *weight, int64_t row, float *out);

@@ -56,6 +56,16 @@ const char *es_status_text(es_status status) {
         return "the source is not as long as its blocks";
     case ES_ERR_ALIGNMENT:
         return "the destination is not aligned";
+    case ES_ERR_MEMORY:
+        return "the system has no memory left";
+    case ES_ERR_RANGE:
+        return "an index or id is out of range";
+    case ES_ERR_ABORTED:
+        return "the step was aborted";
+    case ES_ERR_SYSTEM:
+        return "the operating system refused";
+    case ES_ERR_KERNELS:
+        return "no such kernel set, or this processor cannot run it";
     }
     return "unknown status";
 }
