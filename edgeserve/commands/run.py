@@ -55,18 +55,20 @@ def run(args: argparse.Namespace, config: Config) -> int:
     from edgeserve.llm import LLM
 
     params = _sampling(args)
-    with LLM(
-        args.model,
-        device=args.device,
-        max_model_len=args.max_model_len,
-        kv_cache_memory=args.kv_cache_memory,
-        chat_template=_template(args.chat_template),
-        config=config,
-        progress=progress_on(sys.stderr, config),
-        license_gate=license_gate(args.accept_license),
-    ) as llm:
-        with _start(llm, args, prompt, params) as stream:
-            _show(stream, args)
+    with (
+        LLM(
+            args.model,
+            device=args.device,
+            max_model_len=args.max_model_len,
+            kv_cache_memory=args.kv_cache_memory,
+            chat_template=_template(args.chat_template),
+            config=config,
+            progress=progress_on(sys.stderr, config),
+            license_gate=license_gate(args.accept_license),
+        ) as llm,
+        _start(llm, args, prompt, params) as stream,
+    ):
+        _show(stream, args)
     if not args.json:
         _advise(args.model)
     return 0

@@ -93,4 +93,246 @@ ES_API es_status es_weight_fill(es_weight *weight, int64_t first_row, int64_t n_
 ES_API int64_t es_weight_bytes(const es_weight *weight);
 ES_API void es_weight_free(es_weight *weight);
 
+// --- executor ----------------------------------------------------------------------------------
+
+// A lowered plan is a list of regions over value slots. A slot is float32 (rows, width), its rows
+// being the step's tokens (T) or the rows that need logits (R). Every region runs on all threads
+// and ends in a barrier. Indices that do not apply are -1.
+
+typedef enum es_rows {
+    ES_ROWS_TOKENS = 0,
+    ES_ROWS_LOGITS = 1,
+} es_rows;
+
+typedef struct es_slot {
+    int32_t width;
+    int32_t rows; // es_rows
+} es_slot;
+
+typedef enum es_row_op_kind {
+    ES_ROW_EMBED = 0,     // out = weight[token id] * factor
+    ES_ROW_SELECT = 1,    // out (R) = the rows of a (T) that need logits
+    ES_ROW_RMS_NORM = 2,  // out = rms_norm(a) * vector, over each `group` elements
+    ES_ROW_ROPE = 3,      // out = a rotated by `rope`, heads of `group` elements
+    ES_ROW_STORE_KEY = 4, // cache `index` takes a's heads, as keys
+    ES_ROW_STORE_VALUE = 5,
+    ES_ROW_ADD = 6,      // out = a + b
+    ES_ROW_SCALE = 7,    // out = a * factor
+    ES_ROW_SOFT_CAP = 8, // out = factor * tanh(a / factor)
+    ES_ROW_GATE = 9,     // out = f(a) * b, f by `index` (es_gate)
+} es_row_op_kind;
+
+typedef enum es_gate {
+    ES_GATE_SILU = 0,
+    ES_GATE_GELU_TANH = 1,
+    ES_GATE_RELU_SQUARED = 2,
+} es_gate;
+
+typedef struct es_row_op {
+    int32_t kind;  // es_row_op_kind
+    int32_t out;   // slot
+    int32_t a;     // slot
+    int32_t b;     // slot
+    int32_t index; // weight (EMBED), vector (RMS_NORM), rope, cache or gate
+    int32_t group;
+    float factor; // epsilon for RMS_NORM
+} es_row_op;
+
+// One product of a linear region: out = epilogue(scale * (x weight^T) + bias), computed in units
+// of `unit_rows` weight rows. The epilogue's parts apply in the order they stand here.
+typedef struct es_linear {
+    int32_t weight;
+    int32_t bias;      // vector
+    int32_t out;       // slot; -1 where the epilogue stores to a cache
+    int32_t unit_rows; // a multiple of 16; one head where the epilogue works on heads
+    float scale;
+    int32_t up_weight; // gated: out = gate(x weight^T) * (x up_weight^T)
+    int32_t up_bias;
+    int32_t gate;      // es_gate
+    int32_t head_norm; // vector of unit_rows elements
+    float head_norm_epsilon;
+    int32_t rope;
+    int32_t store_key;   // cache
+    int32_t store_value; // cache
+    int32_t residual;    // slot: out = residual + result
+} es_linear;
+
+typedef struct es_attention {
+    int32_t q;   // slot
+    int32_t out; // slot
+    int32_t cache;
+    int32_t n_heads;
+    int32_t window; // positions; 0: all
+    int32_t sinks;  // vector of n_heads
+    float scale;
+    float soft_cap; // 0: none
+} es_attention;
+
+typedef enum es_region_kind {
+    ES_REGION_ROWS = 0,      // row ops [first, first + count), row by row
+    ES_REGION_LINEAR = 1,    // linears [first, first + count) of input slot x
+    ES_REGION_ATTENTION = 2, // attention number `first`
+} es_region_kind;
+
+typedef struct es_region {
+    int32_t kind; // es_region_kind
+    int32_t first;
+    int32_t count;
+    int32_t rows; // es_rows
+    int32_t x;    // linear: input slot
+    int32_t norm; // linear: vector; x is RMS-normed on its way in
+    float norm_epsilon;
+} es_region;
+
+typedef struct es_vector {
+    const float *data; // copied at creation
+    int32_t length;
+} es_vector;
+
+typedef struct es_rope {
+    const double *frequencies; // (n_pairs,) radians per position; copied at creation
+    int32_t n_pairs;
+    int32_t interleaved; // pairs are (2i, 2i + 1), else (i, i + n_pairs)
+    double magnitude;
+} es_rope;
+
+typedef struct es_cache {
+    int32_t group;
+    int32_t n_kv_heads;
+    int32_t key_size;
+    int32_t value_size;
+} es_cache;
+
+typedef struct es_plan {
+    const es_slot *slots;
+    const es_region *regions;
+    const es_row_op *row_ops;
+    const es_linear *linears;
+    const es_attention *attentions;
+    const es_vector *vectors;
+    const es_rope *ropes;
+    const es_cache *caches;
+    es_weight *const *weights; // borrowed: they outlive the executor
+    int32_t n_slots;
+    int32_t n_regions;
+    int32_t n_row_ops;
+    int32_t n_linears;
+    int32_t n_attentions;
+    int32_t n_vectors;
+    int32_t n_ropes;
+    int32_t n_caches;
+    int32_t n_weights;
+    int32_t n_cache_groups;
+    int32_t logits; // slot, R rows
+    int32_t vocab_size;
+    int32_t max_rows; // of T and R in a step
+    int32_t max_position;
+} es_plan;
+
+typedef struct es_executor es_executor;
+
+// n_threads counts the calling thread. `kernels` names a kernel set, or is null for the best one
+// that this processor runs. Everything the plan points at but the weights is copied.
+ES_API es_status es_executor_create(const es_plan *plan, int32_t n_threads, const char *kernels,
+                                    int32_t n_blocks, es_executor **out);
+ES_API void es_executor_free(es_executor *executor);
+ES_API const char *es_executor_kernels(const es_executor *executor);
+
+// A step's rows: groups of consecutive positions, one block table a cache group.
+typedef struct es_batch {
+    const int32_t *token_ids;     // (n_rows,); -1 takes the row of `embeddings`
+    const int32_t *positions;     // (n_rows,)
+    const int32_t *first_row;     // (n_groups + 1,)
+    const int32_t *n_logits_rows; // (n_groups,) the last rows of each group
+    const int32_t *block_tables;  // (n_cache_groups, n_groups, table_stride), filled up with -1
+    const float *embeddings;      // (n_rows, width), or null
+    int32_t n_rows;
+    int32_t n_groups;
+    int32_t table_stride;
+} es_batch;
+
+// One forward pass. ES_ERR_RANGE, and nothing written, for ids, positions or blocks that do not
+// exist; ES_ERR_ABORTED as soon as the flag is seen between regions.
+ES_API es_status es_step(es_executor *executor, const es_batch *batch);
+
+// Raises or lowers the abort flag; from any thread.
+ES_API void es_abort(es_executor *executor, int32_t raised);
+
+// The last step's logits: (n_rows, stride) float32, valid until the next step.
+ES_API es_status es_logits(const es_executor *executor, const float **out, int32_t *n_rows,
+                           int64_t *stride);
+
+// KV blocks. `bytes` is n_ids * es_block_bytes(cache group).
+ES_API int64_t es_block_bytes(const es_executor *executor, int32_t cache_group);
+ES_API es_status es_blocks_grow(es_executor *executor, int32_t n_blocks);
+ES_API es_status es_blocks_copy(es_executor *executor, int32_t cache_group, const int32_t *pairs,
+                                int32_t n_pairs);
+ES_API es_status es_blocks_read(const es_executor *executor, int32_t cache_group,
+                                const int32_t *ids, int32_t n_ids, void *bytes);
+ES_API es_status es_blocks_write(es_executor *executor, int32_t cache_group, const int32_t *ids,
+                                 int32_t n_ids, const void *bytes);
+
+// --- sampling ----------------------------------------------------------------------------------
+
+typedef enum es_sample_mode {
+    ES_SAMPLE_CHOOSE = 0, // choose a token
+    ES_SAMPLE_SCORE = 1,  // report on a token that is known
+} es_sample_mode;
+
+// What to do with one row of logits. Penalties, then bias, then banned tokens; then greedy at
+// temperature 0, else top_k, top_p, min_p, temperature, and Gumbel-max with noise keyed by
+// (seed, position). A knob that is off: top_k 0, top_p 1, min_p 0, penalties 1, 0, 0.
+typedef struct es_sample_row {
+    const int32_t *history; // prompt and output; the first n_prompt are the prompt
+    const int32_t *bias_ids;
+    const double *bias_values; // -100 and below bans
+    const int32_t *banned;
+    double temperature;
+    double top_p;
+    double min_p;
+    double repetition_penalty;
+    double presence_penalty;
+    double frequency_penalty;
+    uint64_t seed;
+    int64_t position;
+    int32_t mode;
+    int32_t token; // ES_SAMPLE_SCORE
+    int32_t top_k;
+    int32_t n_history;
+    int32_t n_prompt;
+    int32_t n_bias;
+    int32_t n_banned;
+    int32_t n_top; // likeliest tokens to report; -1: no logprob at all
+} es_sample_row;
+
+// rank 1 is the likeliest; logprob is natural, under the unmodified logits.
+typedef struct es_sampled {
+    double logprob;
+    int32_t token;
+    int32_t rank;
+    int32_t is_finite; // 0: the row held NaN or +infinity, or nothing but -infinity
+    int32_t n_top;
+} es_sampled;
+
+// Row i of the last step's logits by rows[i]. `top_ids` and `top_logprobs` are (n_rows,
+// top_stride).
+ES_API es_status es_sample(es_executor *executor, const es_sample_row *rows, int32_t n_rows,
+                           es_sampled *out, int32_t *top_ids, double *top_logprobs,
+                           int32_t top_stride);
+
+// The same for logits that the caller holds, (n_rows, stride) float32: for tests and tools.
+ES_API es_status es_sample_logits(const float *logits, int64_t stride, int32_t vocab_size,
+                                  const es_sample_row *rows, int32_t n_rows, const char *kernels,
+                                  es_sampled *out, int32_t *top_ids, double *top_logprobs,
+                                  int32_t top_stride);
+
+// --- machine -----------------------------------------------------------------------------------
+
+// Cores worth computing on: physical and performance cores, within affinity and cgroup limits.
+ES_API int32_t es_n_cores(void);
+
+// Number `index` of the kernel sets this build has, best first; null past the last.
+// `*runs` is 1 if this processor can run it.
+ES_API const char *es_kernel_set(int32_t index, int32_t *runs);
+
 #endif
