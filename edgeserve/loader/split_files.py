@@ -1,21 +1,18 @@
-"""How a split model's parts tell of each other: `split.*` keys, `-00001-of-00003.gguf` names."""
+"""Whether the parts of a split model belong together: their `split.*` keys against their names."""
 
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
 
 from edgeserve.errors import MissingPartError, SplitError
+from edgeserve.loader.gguf_names import part_names
 from edgeserve.loader.header_reader import shown
 from edgeserve.types import Metadata
 
 _COUNT = "split.count"
 _NUMBER = "split.no"
 _NUM_TENSORS = "split.tensors.count"
-_PART_NAME = re.compile(
-    r"(?P<stem>.+)-(?P<number>[0-9]{5})-of-(?P<count>[0-9]{5})\.gguf", re.DOTALL
-)
 
 
 def part_paths(path: Path, metadata: Metadata) -> list[Path]:
@@ -23,8 +20,8 @@ def part_paths(path: Path, metadata: Metadata) -> list[Path]:
     count = _integer(path, metadata, _COUNT) or 1
     if count == 1:
         return [path]
-    match = _PART_NAME.fullmatch(path.name)
-    if match is None or int(match["count"]) != count or not 1 <= int(match["number"]) <= count:
+    names = part_names(path.name)
+    if len(names) != count or path.name not in names:
         raise SplitError(
             _COUNT,
             f"this is one of {count} parts, so its name must end in -00001-of-{count:05d}.gguf, "
@@ -32,10 +29,7 @@ def part_paths(path: Path, metadata: Metadata) -> list[Path]:
             offset=metadata.offsets[_COUNT],
             path=path,
         )
-    paths = [
-        path.with_name(f"{match['stem']}-{number:05d}-of-{count:05d}.gguf")
-        for number in range(1, count + 1)
-    ]
+    paths = [path.with_name(name) for name in names]
     for part in paths:
         if not os.path.exists(part):
             raise MissingPartError(
