@@ -66,7 +66,8 @@ def _choose(logits: Floats, row: ChooseToken) -> int:
     kept = _candidates(logits, sampling)
     noise = gumbel(row.seed, row.position, TOKEN_STREAM, kept)
     # Below their maximum, logits over a tiny temperature fall to -inf instead of rising to +inf.
-    scores = (logits[kept] - logits[kept].max()) / sampling.temperature + noise
+    with np.errstate(over="ignore"):
+        scores = (logits[kept] - logits[kept].max()) / sampling.temperature + noise
     best = scores.max()
     return int(kept[scores == best].min())
 
