@@ -88,7 +88,8 @@ def _fetch_reference(cache: Path, target: Path) -> None:
         )
         archives = list(Path(scratch).glob("*.tar.gz"))
         if done.returncode != 0 or not archives:
-            pytest.skip(f"cannot download {REFERENCE} (no network?): {done.stderr.strip()[-200:]}")
+            said = done.stderr.strip().splitlines() or ["pip said nothing"]
+            pytest.skip(f"cannot download {REFERENCE} (no network?): {said[-1]}")
         unpacked = Path(scratch) / "unpacked"
         _unpack_vendored(archives[0], unpacked)
         unpacked.rename(target)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -71,3 +72,15 @@ def test_flags_that_would_change_results_or_portability_do_not_compile(
         pytest.skip(f"cc does not know {flag}")
     assert built.returncode != 0
     assert f"must not be built with {message}" in built.stderr
+
+
+def test_layout_table_is_current(tmp_path: Path) -> None:
+    tree = tmp_path / "native"
+    (tree / "runtime").mkdir(parents=True)
+    shutil.copytree(NATIVE / "include", tree / "include")
+    shutil.copytree(ROOT / "tools", tmp_path / "tools")
+    generator = tmp_path / "tools" / "generate_layout.py"
+    subprocess.run([sys.executable, str(generator)], check=True)
+    current = (NATIVE / "runtime" / "layout.h").read_text(encoding="utf-8")
+    generated = (tree / "runtime" / "layout.h").read_text(encoding="utf-8")
+    assert current == generated, "run: python tools/generate_layout.py"

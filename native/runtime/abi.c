@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "edgeserve.h"
+#include "runtime/layout.h"
 
 #if defined(__FAST_MATH__)
 #error "edgeserve must not be built with -ffast-math: results would depend on the compiler"
@@ -11,22 +12,6 @@
 #if defined(__AVX__) || defined(__FMA__)
 #error "edgeserve must not be built with -march or -mavx: it would crash on other processors"
 #endif
-
-typedef struct {
-    const char *name;
-    int64_t value;
-} layout_entry;
-
-#define SIZE(type)          #type, (int64_t)sizeof(type)
-#define OFFSET(type, field) #type "." #field, (int64_t)offsetof(type, field)
-
-static const layout_entry layout[] = {
-    {SIZE(es_type_info)},
-    {OFFSET(es_type_info, name)},
-    {OFFSET(es_type_info, type)},
-    {OFFSET(es_type_info, block_elements)},
-    {OFFSET(es_type_info, block_bytes)},
-};
 
 int32_t es_abi_version(void) { return ES_ABI_VERSION; }
 
