@@ -7,7 +7,6 @@ import json
 from collections.abc import Iterator
 from dataclasses import asdict
 
-from edgeserve.build import sampling_defaults
 from edgeserve.config import Config
 from edgeserve.errors import ModelNotFoundError
 from edgeserve.loader.catalog import CatalogEntry, load_catalog
@@ -30,6 +29,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, config: Config) -> int:
+    from edgeserve.build import sampling_defaults  # the engine, which --help can do without
+
     catalog = load_catalog()
     files = ModelStore(config, catalog).find(args.model)
     if files is None:

@@ -49,6 +49,19 @@ class WheelMember:
             raise _damaged(self.wheel, error) from error
 
 
+@dataclass(frozen=True, slots=True)
+class Pip:
+    """How to start pip. `version` is empty where only running it would tell."""
+
+    command: tuple[str, ...]
+    version: str
+
+    @property
+    def tells_bytes(self) -> bool:
+        numbers = tuple(int(n) for n in re.findall(r"\d+", self.version)[:2])
+        return numbers >= _RAW_PROGRESS_SINCE
+
+
 def is_valid_name(dist: str) -> bool:
     """Whether `dist` can be a distribution's name."""
     return _NAME.fullmatch(dist) is not None
@@ -67,9 +80,12 @@ def download_wheel(dist: str, version: str | None, folder: Path, progress: Progr
     """
     requirement = dist if version is None else f"{dist}=={version}"
     folder.mkdir(parents=True, exist_ok=True)
-    command = [*_pip_command(), "download", "--no-deps", "--only-binary", ":all:", "--no-input"]
+    pip = find_pip()
+    command = [*pip.command, "download", "--no-deps", "--only-binary", ":all:", "--no-input"]
     command += ["--no-cache-dir", "--disable-pip-version-check", "--dest", str(folder)]
-    command += ["--progress-bar", "raw" if _pip_tells_bytes() else "off", requirement]
+    command += ["--progress-bar", "raw" if pip.tells_bytes else "off", requirement]
+    if not pip.tells_bytes:
+        progress.say(f"fetching {requirement}; this pip is too old to tell how far it is")
     _run_pip(command, requirement, progress)
     wheels = sorted(folder.glob("*.whl"))
     if len(wheels) != 1:
@@ -133,17 +149,17 @@ def _damaged(wheel: Path, error: Exception) -> DownloadError:
     return DownloadError(f"{wheel.name}: the wheel is damaged ({error}); try again")
 
 
-def _pip_command() -> list[str]:
-    """How to start pip: this environment's, else the one that Python carries, else any on PATH."""
+def find_pip() -> Pip:
+    """This environment's pip, else the one that Python carries, else any on PATH."""
     if importlib.util.find_spec("pip") is not None:
-        return [sys.executable, "-m", "pip"]
+        return Pip((sys.executable, "-m", "pip"), metadata.version("pip"))
     bundled = _bundled_pip()
     if bundled is not None:
         # A wheel is an archive that Python can run from; nothing gets installed.
-        return [sys.executable, str(bundled / "pip")]
+        return Pip((sys.executable, str(bundled / "pip")), wheel_version(bundled))
     on_path = shutil.which("pip") or shutil.which("pip3")
     if on_path is not None:
-        return [on_path]
+        return Pip((on_path,), version="")
     raise DownloadError(
         "fetching from the package index takes pip, which this Python lacks; "
         "add it (python -m ensurepip, or: uv pip install pip)"
@@ -157,16 +173,6 @@ def _bundled_pip() -> Path | None:
     folders = (Path(spec.origin).parent / "_bundled", Path("/usr/share/python-wheels"))
     wheels = (wheel for folder in folders for wheel in sorted(folder.glob("pip-*.whl")))
     return next(wheels, None)
-
-
-def _pip_tells_bytes() -> bool:
-    try:
-        version = metadata.version("pip")
-    except metadata.PackageNotFoundError:
-        bundled = _bundled_pip()
-        version = wheel_version(bundled) if bundled else ""
-    numbers = tuple(int(n) for n in re.findall(r"\d+", version)[:2])
-    return numbers >= _RAW_PROGRESS_SINCE
 
 
 def _run_pip(command: Sequence[str], requirement: str, progress: Progress) -> None:
@@ -215,8 +221,9 @@ def _follow(lines: Iterator[str] | Sequence[str], label: str, progress: Progress
 def _reason(said: Sequence[str]) -> str:
     errors = [line.removeprefix("ERROR: ") for line in said if line.startswith("ERROR: ")]
     text = " ".join(said)
-    if "Connection" in text or "Temporary failure" in text or "ProxyError" in text:
+    if any(word in text for word in ("Retrying", "connection error", "ProxyError", "timed out")):
         return "the package index cannot be reached; check the network and pip's configuration"
     if any("No matching distribution" in line for line in errors):
-        return "the package index has no such wheel; check the name and the version"
+        # Of an index that does not answer, a pip that is told not to retry says the same.
+        return "pip finds no such wheel; check the name and the version, and the network"
     return f"pip says: {errors[-1] if errors else (said[-1] if said else 'nothing')}"
