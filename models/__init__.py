@@ -30,10 +30,11 @@ def build_plan(
     contradicts itself.
     """
     architecture = metadata.values.get("general.architecture")
-    if architecture not in FAMILIES:
+    # One that is absent or no string is HyperParams' to refuse.
+    if isinstance(architecture, str) and architecture not in FAMILIES:
         known = ", ".join(sorted(FAMILIES))
         raise UnsupportedModelError(
-            f"architecture {architecture!r} is not supported yet; this version runs {known}"
+            f"architecture {architecture[:64]!r} is not supported yet; this version runs {known}"
         )
     hp = HyperParams(metadata)
     if hp.expert_count:

@@ -16,6 +16,13 @@ MAX_WIDTH = 1 << 20
 TOKENS_KEY = "tokenizer.ggml.tokens"
 
 
+def _shown(value: MetadataValue) -> str:
+    """A value for an error message, however long it is."""
+    if isinstance(value, (bool, int, float)):
+        return repr(value)
+    return repr(value[:64]) if isinstance(value, str) else f"an array of {len(value)}"
+
+
 class HyperParams:
     """The numbers of one architecture. `architecture` prefixes its keys, as in `llama.block_count`.
 
@@ -65,7 +72,7 @@ class HyperParams:
         """An integer key. Raises HyperParameterError if out of range, or absent and no default."""
         value = self._value(name, default)
         if isinstance(value, bool) or not isinstance(value, int):
-            raise self.error(name, f"must be an integer, is {value!r}")
+            raise self.error(name, f"must be an integer, is {_shown(value)}")
         if not low <= value <= high:
             raise self.error(name, f"is {value}, must be from {low} to {high}")
         return value
@@ -81,7 +88,7 @@ class HyperParams:
         """A finite number: at least `low`, more than `above`."""
         value = self._value(name, default)
         if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise self.error(name, f"must be a number, is {value!r}")
+            raise self.error(name, f"must be a number, is {_shown(value)}")
         value = float(value)
         if not abs(value) < float("inf"):
             raise self.error(name, f"is {value}, must be finite")
@@ -94,7 +101,7 @@ class HyperParams:
     def text(self, name: str, *, default: str) -> str:
         value = self._value(name, default)
         if not isinstance(value, str):
-            raise self.error(name, f"must be a string, is {value!r}")
+            raise self.error(name, f"must be a string, is {_shown(value)}")
         return value
 
     def per_layer(
@@ -115,7 +122,7 @@ class HyperParams:
         numbers: list[int] = []
         for item in values:
             if isinstance(item, bool) or not isinstance(item, int):
-                raise self.error(name, f"must hold integers, holds {item!r}")
+                raise self.error(name, f"must hold integers, holds {_shown(item)}")
             if not low <= item <= high:
                 raise self.error(name, f"holds {item}, must be from {low} to {high}")
             numbers.append(item)
@@ -129,7 +136,7 @@ class HyperParams:
         self._check_length(name, value)
         for flag in value:
             if not isinstance(flag, (bool, int)):
-                raise self.error(name, f"must hold flags, holds {flag!r}")
+                raise self.error(name, f"must hold flags, holds {_shown(flag)}")
         return tuple(bool(flag) for flag in value)
 
     def _check_length(self, name: str, values: Sequence[MetadataValue]) -> None:
