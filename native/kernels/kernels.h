@@ -29,7 +29,8 @@ enum {
 // Which members are set follows from es_weight_activation(type):
 //  ES_ACT_F32:  x.
 //  ES_ACT_Q32:  q, d and s, one d and s per 32:  d = amax / 127, q = round(x * (127 / amax)),
-//               s = d * (float)(sum of q). A block with amax < 1e-30 is all zero, d and s too.
+//               s = (float)(sum of q), which is exact: kernels that read weights with an offset
+//               need the integer. A block with amax < 1e-30 is all zero, d and s too.
 //  ES_ACT_Q256: q, d per 256 as above, and sums: the sum of q over each 16.
 typedef struct {
     const float *x;      // (rows, stride_x)
@@ -69,7 +70,7 @@ typedef struct {
     // out[r * ld + 16 * p + lane] = row r times weight row 16 * (panel + p) + lane, for p in
     // [0, n_panels) and r in [0, n_rows). Rows past the weight's last give 0.
     //  Q32:  per block, in k order:  F = fma(d, da * (float)S, F), S the exact int32 sum of
-    //        w * q, offsets included; then, for types with a minimum,  F = fma(m, s, F).
+    //        w * q, offsets included; then, for types with a minimum,  F = fma(m, da * s, F).
     //  Q256: per block, in k order:  F = fma(d * da, (float)I, F), I = sum of w * q * scale;
     //        then, for types with minimums,  F = fma(-(dmin * da), (float)N, F),
     //        N = sum of min * (sum of q).
@@ -136,5 +137,8 @@ const es_kernels *es_kernels_ref(void);
 const es_kernels *es_kernels_avx2(void);
 const es_kernels *es_kernels_avx512(void);
 const es_kernels *es_kernels_neon(void);
+
+// The set named, or the best that this processor runs; NULL where there is no such set.
+const es_kernels *es_kernels_select(const char *name);
 
 #endif
