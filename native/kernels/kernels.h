@@ -25,7 +25,8 @@ enum {
     ES_HEAD_MAX = 256, // the largest K or V head size
 };
 
-// What a matmul reads for one batch of rows. Strides are elements; rows start 64-byte aligned.
+// What a matmul reads for one batch of rows. Strides are elements; rows of x and q
+// start 64-byte aligned.
 // Which members are set follows from es_weight_activation(type):
 //  ES_ACT_F32:  x.
 //  ES_ACT_Q32:  q, d and s, one d and s per 32:  d = amax / 127, q = round(x * (127 / amax)),

@@ -1,0 +1,116 @@
+// The executor's insides: a copied plan, its arena, the KV pools, and the state of one step.
+#ifndef ES_PLAN_EXECUTOR_H
+#define ES_PLAN_EXECUTOR_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "edgeserve.h"
+#include "kernels/kernels.h"
+#include "runtime/threads.h"
+
+enum {
+    // Up to this many rows every worker prepares a linear region's input for itself: cheaper than
+    // one more barrier.
+    ES_REPLICATED_ROWS = 4,
+    // Floats for attention partials that are computed apart and merged later.
+    ES_SPLIT_FLOATS = 1 << 20,
+    // Query heads handed to one attention kernel call.
+    ES_QUERIES_MAX = 16,
+};
+
+// The KV memory of one cache: a pool per KV head, so that a head's blocks lie together.
+typedef struct {
+    es_cache spec;
+    uint16_t *keys;   // (n_kv_heads, capacity, key_size, ES_KV_BLOCK)
+    uint16_t *values; // (n_kv_heads, capacity, ES_KV_BLOCK, value_size)
+    size_t key_bytes;
+    size_t value_bytes;
+} es_cache_pool;
+
+// Prepared input rows of a linear region, in every form that its weights read.
+typedef struct {
+    float *x;
+    int8_t *q32;
+    float *d32;
+    float *s32;
+    int8_t *q256;
+    float *d256;
+    int16_t *sums256;
+} es_prepared;
+
+// What a worker may write without asking.
+typedef struct {
+    es_prepared input; // ES_REPLICATED_ROWS rows
+    int64_t prepared;  // the region serial that `input` holds
+    float *tile;       // (max_rows, widest unit) twice: gate and up
+    float *partials;   // two sets of partial outputs, (ES_QUERIES_MAX, ES_HEAD_MAX) each
+    uint8_t padding[64];
+} es_worker;
+
+struct es_executor {
+    const es_kernels *kernels;
+    es_pool *pool;
+    es_plan plan;        // pointers own their arrays, but for the weights' insides
+    float **slots;       // (max_rows, stride of the slot) each
+    int64_t *strides;    // of slots, in floats: the width rounded up to whole panels
+    float **rope_tables; // per rope (max_rows, 2 * n_pairs): cosines, then sines
+    es_cache_pool *caches;
+    int32_t n_blocks;
+    int32_t capacity;   // blocks that the pools' memory holds
+    es_prepared shared; // max_rows rows, of the widest input
+    int64_t widest_input;
+    int64_t widest_unit;
+    es_worker *workers;
+    float *split; // ES_SPLIT_FLOATS
+
+    // One step.
+    const es_batch *batch;
+    int32_t n_logits_rows;
+    int32_t *group_of_row; // (max_rows,)
+    int32_t *block_of_row; // (n_cache_groups, max_rows)
+    int32_t *logits_rows;  // (max_rows,) the T row of each R row
+    int64_t region_serial;
+    atomic_int aborted;
+};
+
+static inline int64_t es_padded(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
+
+static inline int32_t es_region_rows(const es_executor *executor, int32_t rows) {
+    return rows == ES_ROWS_LOGITS ? executor->n_logits_rows : executor->batch->n_rows;
+}
+
+static inline float *es_slot_row(const es_executor *executor, int32_t slot, int64_t row) {
+    return executor->slots[slot] + row * executor->strides[slot];
+}
+
+static inline uint16_t *es_key_block(const es_executor *executor, const es_cache_pool *pool,
+                                     int64_t head, int64_t block) {
+    return pool->keys + (head * executor->capacity + block) * pool->spec.key_size * ES_KV_BLOCK;
+}
+
+static inline uint16_t *es_value_block(const es_executor *executor, const es_cache_pool *pool,
+                                       int64_t head, int64_t block) {
+    return pool->values + (head * executor->capacity + block) * pool->spec.value_size * ES_KV_BLOCK;
+}
+
+void es_apply_gate(const es_kernels *kernels, int32_t kind, const float *a, const float *b,
+                   int64_t n, float *out);
+void es_run_rows(es_executor *executor, const es_region *region);
+void es_run_linear(es_executor *executor, const es_region *region);
+void es_run_attention(es_executor *executor, const es_region *region);
+
+// Stores a row's K or V heads (or one head, `first_head`, n_heads 1) at the row's position.
+void es_store_key(es_executor *executor, int32_t cache, const float *k, int64_t row,
+                  int64_t first_head, int64_t n_heads);
+void es_store_value(es_executor *executor, int32_t cache, const float *v, int64_t row,
+                    int64_t first_head, int64_t n_heads);
+
+// Fills the rope tables for the batch's positions.
+void es_fill_rope_tables(es_executor *executor);
+
+// Allocation, for creation only.
+es_status es_pools_create(es_executor *executor, int32_t n_blocks);
+void es_pools_free(es_executor *executor);
+
+#endif

@@ -1,0 +1,214 @@
+#include "plan/plan_check.h"
+
+#include <stddef.h>
+
+#include "kernels/kernels.h"
+#include "kernels/weight.h"
+
+enum { MAX_WIDTH = 1 << 24, MAX_ROWS = 1 << 16 };
+
+static int within(int32_t index, int32_t n) { return index >= 0 && index < n; }
+
+static int slot(const es_plan *plan, int32_t index) { return within(index, plan->n_slots); }
+
+static int vector_of(const es_plan *plan, int32_t index, int64_t length) {
+    return within(index, plan->n_vectors) && plan->vectors[index].length == length;
+}
+
+static int arrays_exist(const es_plan *plan) {
+    return plan->slots && plan->regions && plan->row_ops && plan->linears && plan->attentions &&
+           plan->vectors && plan->ropes && plan->caches && plan->weights;
+}
+
+static int cache_is_valid(const es_plan *plan, const es_cache *cache) {
+    return within(cache->group, plan->n_cache_groups) && cache->n_kv_heads > 0 &&
+           cache->key_size > 0 && cache->key_size <= ES_HEAD_MAX && cache->value_size > 0 &&
+           cache->value_size <= ES_HEAD_MAX;
+}
+
+static int parts_are_valid(const es_plan *plan) {
+    for (int32_t i = 0; i < plan->n_slots; i++) {
+        if (plan->slots[i].width < 1 || plan->slots[i].width > MAX_WIDTH) {
+            return 0;
+        }
+    }
+    for (int32_t i = 0; i < plan->n_vectors; i++) {
+        if (plan->vectors[i].data == NULL || plan->vectors[i].length < 1) {
+            return 0;
+        }
+    }
+    for (int32_t i = 0; i < plan->n_ropes; i++) {
+        if (plan->ropes[i].frequencies == NULL || plan->ropes[i].n_pairs < 1) {
+            return 0;
+        }
+    }
+    for (int32_t i = 0; i < plan->n_caches; i++) {
+        if (!cache_is_valid(plan, &plan->caches[i])) {
+            return 0;
+        }
+    }
+    for (int32_t i = 0; i < plan->n_weights; i++) {
+        if (plan->weights[i] == NULL) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+static int same_width(const es_plan *plan, int32_t a, int32_t b) {
+    return slot(plan, a) && slot(plan, b) && plan->slots[a].width == plan->slots[b].width;
+}
+
+static int stores_heads(const es_plan *plan, const es_row_op *op, int key) {
+    if (!slot(plan, op->a) || !within(op->index, plan->n_caches)) {
+        return 0;
+    }
+    const es_cache *cache = &plan->caches[op->index];
+    const int32_t size = key ? cache->key_size : cache->value_size;
+    return plan->slots[op->a].width == cache->n_kv_heads * size;
+}
+
+static int row_op_is_valid(const es_plan *plan, const es_row_op *op) {
+    switch (op->kind) {
+    case ES_ROW_EMBED:
+        return slot(plan, op->out) && within(op->index, plan->n_weights) &&
+               plan->weights[op->index]->n_rows >= plan->vocab_size &&
+               plan->weights[op->index]->n_cols == plan->slots[op->out].width;
+    case ES_ROW_RMS_NORM:
+        return same_width(plan, op->a, op->out) && op->group > 0 &&
+               plan->slots[op->out].width % op->group == 0 && vector_of(plan, op->index, op->group);
+    case ES_ROW_ROPE:
+        return same_width(plan, op->a, op->out) && within(op->index, plan->n_ropes) &&
+               op->group > 0 && plan->slots[op->out].width % op->group == 0 &&
+               2 * plan->ropes[op->index].n_pairs <= op->group;
+    case ES_ROW_STORE_KEY:
+        return stores_heads(plan, op, 1);
+    case ES_ROW_STORE_VALUE:
+        return stores_heads(plan, op, 0);
+    case ES_ROW_ADD:
+        return same_width(plan, op->a, op->out) && same_width(plan, op->b, op->out);
+    case ES_ROW_GATE:
+        return same_width(plan, op->a, op->out) && same_width(plan, op->b, op->out) &&
+               within(op->index, ES_GATE_RELU_SQUARED + 1);
+    case ES_ROW_SELECT:
+    case ES_ROW_SCALE:
+    case ES_ROW_SOFT_CAP:
+        return same_width(plan, op->a, op->out);
+    default:
+        return 0;
+    }
+}
+
+static int epilogue_is_valid(const es_plan *plan, const es_linear *linear, int64_t n_rows) {
+    const int64_t head = linear->unit_rows;
+    if (linear->head_norm != -1 && !vector_of(plan, linear->head_norm, head)) {
+        return 0;
+    }
+    if (linear->rope != -1 &&
+        (!within(linear->rope, plan->n_ropes) || 2 * plan->ropes[linear->rope].n_pairs > head)) {
+        return 0;
+    }
+    if ((linear->head_norm != -1 || linear->rope != -1) && n_rows % head != 0) {
+        return 0;
+    }
+    const int32_t cache = linear->store_key != -1 ? linear->store_key : linear->store_value;
+    if (cache != -1) {
+        const int key = linear->store_key != -1;
+        if (!within(cache, plan->n_caches) ||
+            (key ? plan->caches[cache].key_size : plan->caches[cache].value_size) != head ||
+            n_rows != head * plan->caches[cache].n_kv_heads) {
+            return 0;
+        }
+    }
+    return linear->residual == -1 || same_width(plan, linear->residual, linear->out);
+}
+
+static int linear_is_valid(const es_plan *plan, const es_region *region, const es_linear *linear) {
+    if (!within(linear->weight, plan->n_weights) || linear->unit_rows < ES_LANES ||
+        linear->unit_rows % ES_LANES != 0) {
+        return 0;
+    }
+    const es_weight *weight = plan->weights[linear->weight];
+    const int stored = linear->store_key != -1 || linear->store_value != -1;
+    if (weight->n_cols != plan->slots[region->x].width ||
+        (linear->out == -1 ? !stored : !slot(plan, linear->out)) ||
+        (linear->out != -1 && plan->slots[linear->out].width != weight->n_rows) ||
+        (linear->bias != -1 && !vector_of(plan, linear->bias, weight->n_rows))) {
+        return 0;
+    }
+    if (linear->up_weight != -1) {
+        if (!within(linear->up_weight, plan->n_weights) ||
+            !within(linear->gate, ES_GATE_RELU_SQUARED + 1) ||
+            plan->weights[linear->up_weight]->n_rows != weight->n_rows ||
+            plan->weights[linear->up_weight]->n_cols != weight->n_cols ||
+            (linear->up_bias != -1 && !vector_of(plan, linear->up_bias, weight->n_rows))) {
+            return 0;
+        }
+    }
+    return epilogue_is_valid(plan, linear, weight->n_rows);
+}
+
+static int attention_is_valid(const es_plan *plan, const es_attention *attention) {
+    if (!slot(plan, attention->q) || !slot(plan, attention->out) ||
+        !within(attention->cache, plan->n_caches) || attention->n_heads < 1 ||
+        attention->window < 0) {
+        return 0;
+    }
+    const es_cache *cache = &plan->caches[attention->cache];
+    return attention->n_heads % cache->n_kv_heads == 0 &&
+           plan->slots[attention->q].width == attention->n_heads * cache->key_size &&
+           plan->slots[attention->out].width == attention->n_heads * cache->value_size &&
+           (attention->sinks == -1 || vector_of(plan, attention->sinks, attention->n_heads));
+}
+
+static int region_is_valid(const es_plan *plan, const es_region *region) {
+    if (region->first < 0 || region->count < 1 || !within(region->rows, ES_ROWS_LOGITS + 1)) {
+        return 0;
+    }
+    const int64_t end = (int64_t)region->first + region->count;
+    switch (region->kind) {
+    case ES_REGION_ROWS:
+        if (end > plan->n_row_ops) {
+            return 0;
+        }
+        for (int64_t i = region->first; i < end; i++) {
+            if (!row_op_is_valid(plan, &plan->row_ops[i])) {
+                return 0;
+            }
+        }
+        return 1;
+    case ES_REGION_LINEAR:
+        if (end > plan->n_linears || !slot(plan, region->x) ||
+            (region->norm != -1 && !vector_of(plan, region->norm, plan->slots[region->x].width))) {
+            return 0;
+        }
+        for (int64_t i = region->first; i < end; i++) {
+            if (!linear_is_valid(plan, region, &plan->linears[i])) {
+                return 0;
+            }
+        }
+        return 1;
+    case ES_REGION_ATTENTION:
+        return region->count == 1 && end <= plan->n_attentions && region->rows == ES_ROWS_TOKENS &&
+               attention_is_valid(plan, &plan->attentions[region->first]);
+    default:
+        return 0;
+    }
+}
+
+es_status es_plan_check(const es_plan *plan) {
+    if (!arrays_exist(plan)) {
+        return ES_ERR_NULL;
+    }
+    if (plan->max_rows < 1 || plan->max_rows > MAX_ROWS || plan->max_position < 1 ||
+        plan->n_cache_groups < 0 || !slot(plan, plan->logits) || !parts_are_valid(plan) ||
+        plan->slots[plan->logits].width != plan->vocab_size) {
+        return ES_ERR_RANGE;
+    }
+    for (int32_t i = 0; i < plan->n_regions; i++) {
+        if (!region_is_valid(plan, &plan->regions[i])) {
+            return ES_ERR_RANGE;
+        }
+    }
+    return ES_OK;
+}

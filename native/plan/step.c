@@ -1,0 +1,137 @@
+// es_step: check the batch, lay out the step's state, walk the regions.
+#include "plan/executor.h"
+#include "runtime/os.h"
+
+static int blocks_exist(const es_executor *executor, const es_batch *batch, int32_t group) {
+    const int32_t last_row = batch->first_row[group + 1] - 1;
+    const int32_t needed = batch->positions[last_row] / ES_KV_BLOCK + 1;
+    if (needed > batch->table_stride) {
+        return 0;
+    }
+    for (int32_t c = 0; c < executor->plan.n_cache_groups; c++) {
+        const int64_t at = (int64_t)c * batch->n_groups + group;
+        const int32_t *table = batch->block_tables + at * batch->table_stride;
+        for (int32_t i = 0; i < needed; i++) {
+            if (table[i] < 0 || table[i] >= executor->n_blocks) {
+                return 0;
+            }
+        }
+    }
+    return 1;
+}
+
+static int group_is_valid(const es_executor *executor, const es_batch *batch, int32_t group) {
+    const int32_t first = batch->first_row[group], end = batch->first_row[group + 1];
+    if (end <= first || end > batch->n_rows || batch->n_logits_rows[group] < 0 ||
+        batch->n_logits_rows[group] > end - first) {
+        return 0;
+    }
+    for (int32_t row = first; row < end; row++) {
+        const int32_t token = batch->token_ids[row];
+        if (token >= executor->plan.vocab_size || token < (batch->embeddings == NULL ? 0 : -1)) {
+            return 0;
+        }
+        if (batch->positions[row] != batch->positions[first] + (row - first)) {
+            return 0;
+        }
+    }
+    return batch->positions[first] >= 0 &&
+           batch->positions[end - 1] < executor->plan.max_position &&
+           blocks_exist(executor, batch, group);
+}
+
+static es_status check(const es_executor *executor, const es_batch *batch) {
+    if (batch == NULL || batch->token_ids == NULL || batch->positions == NULL ||
+        batch->first_row == NULL || batch->n_logits_rows == NULL || batch->block_tables == NULL) {
+        return ES_ERR_NULL;
+    }
+    if (batch->n_rows < 1 || batch->n_rows > executor->plan.max_rows || batch->n_groups < 1 ||
+        batch->n_groups > batch->n_rows || batch->first_row[0] != 0 ||
+        batch->first_row[batch->n_groups] != batch->n_rows) {
+        return ES_ERR_LENGTH;
+    }
+    for (int32_t group = 0; group < batch->n_groups; group++) {
+        if (!group_is_valid(executor, batch, group)) {
+            return ES_ERR_RANGE;
+        }
+    }
+    return ES_OK;
+}
+
+static void lay_out(es_executor *executor, const es_batch *batch) {
+    executor->batch = batch;
+    executor->n_logits_rows = 0;
+    for (int32_t group = 0; group < batch->n_groups; group++) {
+        const int32_t end = batch->first_row[group + 1];
+        for (int32_t row = batch->first_row[group]; row < end; row++) {
+            executor->group_of_row[row] = group;
+            for (int32_t c = 0; c < executor->plan.n_cache_groups; c++) {
+                const int64_t table = (int64_t)c * batch->n_groups + group;
+                const int32_t block = batch->positions[row] / ES_KV_BLOCK;
+                executor->block_of_row[(int64_t)c * executor->plan.max_rows + row] =
+                    batch->block_tables[table * batch->table_stride + block];
+            }
+        }
+        for (int32_t row = end - batch->n_logits_rows[group]; row < end; row++) {
+            executor->logits_rows[executor->n_logits_rows++] = row;
+        }
+    }
+}
+
+static void run_region(es_executor *executor, const es_region *region) {
+    executor->region_serial++;
+    switch (region->kind) {
+    case ES_REGION_ROWS:
+        es_run_rows(executor, region);
+        break;
+    case ES_REGION_LINEAR:
+        es_run_linear(executor, region);
+        break;
+    default:
+        es_run_attention(executor, region);
+        break;
+    }
+}
+
+es_status es_step(es_executor *executor, const es_batch *batch) {
+    if (executor == NULL) {
+        return ES_ERR_NULL;
+    }
+    es_status status = check(executor, batch);
+    if (status != ES_OK) {
+        return status;
+    }
+    const uint64_t control = es_os_float_control_begin();
+    lay_out(executor, batch);
+    es_fill_rope_tables(executor);
+    for (int32_t i = 0; i < executor->plan.n_regions && status == ES_OK; i++) {
+        if (atomic_load_explicit(&executor->aborted, memory_order_relaxed)) {
+            status = ES_ERR_ABORTED;
+        } else {
+            run_region(executor, &executor->plan.regions[i]);
+        }
+    }
+    executor->batch = NULL; // it belongs to the caller, who may free it now
+    if (status != ES_OK) {
+        executor->n_logits_rows = 0;
+    }
+    es_os_float_control_end(control);
+    return status;
+}
+
+void es_abort(es_executor *executor, int32_t raised) {
+    if (executor != NULL) {
+        atomic_store_explicit(&executor->aborted, raised != 0, memory_order_relaxed);
+    }
+}
+
+es_status es_logits(const es_executor *executor, const float **out, int32_t *n_rows,
+                    int64_t *stride) {
+    if (executor == NULL || out == NULL || n_rows == NULL || stride == NULL) {
+        return ES_ERR_NULL;
+    }
+    *out = executor->slots[executor->plan.logits];
+    *n_rows = executor->n_logits_rows;
+    *stride = executor->strides[executor->plan.logits];
+    return ES_OK;
+}

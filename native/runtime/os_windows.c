@@ -1,0 +1,94 @@
+// Windows: WaitOnAddress, VirtualAlloc, and cores by efficiency class.
+#define WIN32_LEAN_AND_MEAN
+#define _WIN32_WINNT 0x0a00
+#include <windows.h>
+
+#include <stdlib.h>
+
+#include "runtime/os.h"
+
+struct es_os_thread {
+    HANDLE handle;
+    void (*fn)(void *);
+    void *argument;
+};
+
+void *es_os_pages(size_t n_bytes, int huge) {
+    (void)huge; // large pages need a privilege that few accounts have
+    return VirtualAlloc(NULL, n_bytes == 0 ? 1 : n_bytes, MEM_RESERVE | MEM_COMMIT, PAGE_READWRITE);
+}
+
+void es_os_pages_free(void *pages, size_t n_bytes) {
+    (void)n_bytes;
+    if (pages != NULL) {
+        VirtualFree(pages, 0, MEM_RELEASE);
+    }
+}
+
+void es_os_wait(atomic_uint *word, uint32_t expected) {
+    WaitOnAddress((volatile VOID *)word, &expected, sizeof expected, INFINITE);
+}
+
+void es_os_wake_all(atomic_uint *word) { WakeByAddressAll((PVOID)word); }
+
+static DWORD WINAPI thread_main(LPVOID argument) {
+    es_os_thread *thread = argument;
+    thread->fn(thread->argument);
+    return 0;
+}
+
+es_status es_os_thread_start(void (*fn)(void *), void *argument, es_os_thread **out) {
+    es_os_thread *thread = calloc(1, sizeof *thread);
+    if (thread == NULL) {
+        return ES_ERR_MEMORY;
+    }
+    thread->fn = fn;
+    thread->argument = argument;
+    thread->handle = CreateThread(NULL, 0, thread_main, thread, 0, NULL);
+    if (thread->handle == NULL) {
+        free(thread);
+        return ES_ERR_SYSTEM;
+    }
+    *out = thread;
+    return ES_OK;
+}
+
+void es_os_thread_join(es_os_thread *thread) {
+    WaitForSingleObject(thread->handle, INFINITE);
+    CloseHandle(thread->handle);
+    free(thread);
+}
+
+int64_t es_os_process_id(void) { return (int64_t)GetCurrentProcessId(); }
+
+uint64_t es_os_nanoseconds(void) {
+    LARGE_INTEGER now, frequency;
+    QueryPerformanceCounter(&now);
+    QueryPerformanceFrequency(&frequency);
+    const uint64_t ticks = (uint64_t)now.QuadPart, rate = (uint64_t)frequency.QuadPart;
+    return ticks / rate * 1000000000u + ticks % rate * 1000000000u / rate;
+}
+
+// Physical cores of the highest efficiency class: on a hybrid processor, the fast ones.
+int32_t es_os_n_cores(void) {
+    DWORD size = 0;
+    GetLogicalProcessorInformationEx(RelationProcessorCore, NULL, &size);
+    char *buffer = malloc(size > 0 ? size : 1);
+    if (buffer == NULL || !GetLogicalProcessorInformationEx(
+                              RelationProcessorCore,
+                              (PSYSTEM_LOGICAL_PROCESSOR_INFORMATION_EX)(void *)buffer, &size)) {
+        free(buffer);
+        return 1;
+    }
+    int32_t count = 0;
+    BYTE best = 0;
+    for (DWORD at = 0; at < size;) {
+        const SYSTEM_LOGICAL_PROCESSOR_INFORMATION_EX *core = (const void *)(buffer + at);
+        const BYTE class = core->Processor.EfficiencyClass;
+        count = class > best ? 1 : count + (class == best);
+        best = class > best ? class : best;
+        at += core->Size;
+    }
+    free(buffer);
+    return count > 0 ? count : 1;
+}
