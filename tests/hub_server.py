@@ -30,12 +30,16 @@ Fault = Literal[
     "503",
     "short-length",
     "wrong-content-range",
+    "stalls",
 ]
 
 
 @dataclass
 class FakeHub:
-    """What the hub serves, and what it was asked. `stop_after` bytes is where it truncates."""
+    """What the hub serves, and what it was asked.
+
+    `stop_after` bytes is where it truncates or stalls. `cdn` is where it sends for the bytes.
+    """
 
     repo: str
     files: dict[str, bytes]
@@ -47,6 +51,8 @@ class FakeHub:
     authorizations: list[str | None] = field(default_factory=list)
     endpoint: str = ""
     cdn: str = ""
+    stalled: threading.Event = field(default_factory=threading.Event)
+    release: threading.Event = field(default_factory=threading.Event)
     num_downloads: int = 0
 
     def metadata(self) -> dict[str, object]:
@@ -148,7 +154,12 @@ def _handler(hub: FakeHub) -> type[BaseHTTPRequestHandler]:
                 body = body[: hub.stop_after]
             elif hub.fault in ("always-truncates", "truncates-ignoring-range"):
                 body = body[: max(0, hub.stop_after - start)]
-            self.wfile.write(body)
+            if hub.fault == "stalls":
+                self.wfile.write(body[: hub.stop_after])
+                hub.stalled.set()
+                hub.release.wait(timeout=60)
+            else:
+                self.wfile.write(body)
             self.close_connection = True
 
     return Handler
