@@ -130,6 +130,9 @@ class OracleRunner:
         return b"".join(array[block].tobytes() for block in block_ids for array in arrays)
 
     def write_blocks(self, cache_group: int, block_ids: Sequence[int], data: bytes) -> None:
+        expected = len(block_ids) * self.block_bytes(cache_group)
+        if len(data) != expected:
+            raise ValueError(f"{len(block_ids)} blocks are {expected} bytes, not {len(data)}")
         flat = np.frombuffer(data, self._dtype)
         offset = 0
         for block in block_ids:
@@ -270,9 +273,10 @@ class OracleRunner:
         tables = batch.block_tables[self._group_of[op.cache_id]]
         group_of_row = np.repeat(np.arange(batch.num_groups), np.diff(batch.first_row))
         if op.k is not None and op.v is not None:
-            blocks = tables[group_of_row, batch.positions // BLOCK_SIZE]
-            if (blocks < 0).any():
+            columns = batch.positions // BLOCK_SIZE
+            if columns.max() >= tables.shape[1] or (tables[group_of_row, columns] < 0).any():
                 raise LibraryError("a row has no block for its position in the block table")
+            blocks = tables[group_of_row, columns]
             slots = batch.positions % BLOCK_SIZE
             keys[blocks, slots] = values[op.k].reshape(-1, op.num_kv_heads, op.key_size)
             cached[blocks, slots] = values[op.v].reshape(-1, op.num_kv_heads, op.value_size)
