@@ -95,19 +95,14 @@ ES_API void es_weight_free(es_weight *weight);
 
 // --- executor ----------------------------------------------------------------------------------
 
-// A lowered plan is a list of regions over value slots. A slot is float32 (rows, width), its rows
-// being the step's tokens (T) or the rows that need logits (R). Every region runs on all threads
+// A lowered plan is a list of regions over value slots. A slot is float32 (rows, width); a region's
+// rows are the step's tokens (T) or those that need logits (R). Every region runs on all threads
 // and ends in a barrier. Indices that do not apply are -1.
 
 typedef enum es_rows {
     ES_ROWS_TOKENS = 0,
     ES_ROWS_LOGITS = 1,
 } es_rows;
-
-typedef struct es_slot {
-    int32_t width;
-    int32_t rows; // es_rows
-} es_slot;
 
 typedef enum es_row_op_kind {
     ES_ROW_EMBED = 0,     // out = weight[token id] * factor
@@ -204,7 +199,7 @@ typedef struct es_cache {
 } es_cache;
 
 typedef struct es_plan {
-    const es_slot *slots;
+    const int32_t *slot_widths;
     const es_region *regions;
     const es_row_op *row_ops;
     const es_linear *linears;

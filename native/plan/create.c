@@ -56,7 +56,7 @@ static es_status copy_vectors(es_plan *plan) {
 
 static es_status copy_plan(es_plan *to, const es_plan *from) {
     *to = *from;
-    to->slots = copy(from->slots, from->n_slots, sizeof *from->slots);
+    to->slot_widths = copy(from->slot_widths, from->n_slots, sizeof *from->slot_widths);
     to->regions = copy(from->regions, from->n_regions, sizeof *from->regions);
     to->row_ops = copy(from->row_ops, from->n_row_ops, sizeof *from->row_ops);
     to->linears = copy(from->linears, from->n_linears, sizeof *from->linears);
@@ -65,9 +65,9 @@ static es_status copy_plan(es_plan *to, const es_plan *from) {
     to->ropes = copy(from->ropes, from->n_ropes, sizeof *from->ropes);
     to->caches = copy(from->caches, from->n_caches, sizeof *from->caches);
     to->weights = copy(from->weights, from->n_weights, sizeof *from->weights);
-    if (to->slots == NULL || to->regions == NULL || to->row_ops == NULL || to->linears == NULL ||
-        to->attentions == NULL || to->vectors == NULL || to->ropes == NULL || to->caches == NULL ||
-        to->weights == NULL) {
+    if (to->slot_widths == NULL || to->regions == NULL || to->row_ops == NULL ||
+        to->linears == NULL || to->attentions == NULL || to->vectors == NULL || to->ropes == NULL ||
+        to->caches == NULL || to->weights == NULL) {
         to->n_vectors = 0; // their data is still the caller's
         to->n_ropes = 0;
         return ES_ERR_MEMORY;
@@ -82,9 +82,9 @@ static void free_plan(es_plan *plan) {
     for (int32_t i = 0; plan->ropes != NULL && i < plan->n_ropes; i++) {
         free((void *)plan->ropes[i].frequencies);
     }
-    const void *arrays[] = {plan->slots,   plan->regions,    plan->row_ops,
-                            plan->linears, plan->attentions, plan->vectors,
-                            plan->ropes,   plan->caches,     plan->weights};
+    const void *arrays[] = {plan->slot_widths, plan->regions,    plan->row_ops,
+                            plan->linears,     plan->attentions, plan->vectors,
+                            plan->ropes,       plan->caches,     plan->weights};
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) {
         free((void *)arrays[i]);
     }
@@ -161,7 +161,7 @@ static es_status arena_create(es_executor *executor) {
         return ES_ERR_MEMORY;
     }
     for (int32_t i = 0; i < plan->n_slots; i++) {
-        executor->strides[i] = es_padded(plan->slots[i].width, ES_LANES);
+        executor->strides[i] = es_padded(plan->slot_widths[i], ES_LANES);
         executor->slots[i] = lines((size_t)(max_rows * executor->strides[i]) * sizeof(float));
         if (executor->slots[i] == NULL) {
             return ES_ERR_MEMORY;

@@ -16,8 +16,8 @@ static int vector_of(const es_plan *plan, int32_t index, int64_t length) {
 }
 
 static int arrays_exist(const es_plan *plan) {
-    return plan->slots && plan->regions && plan->row_ops && plan->linears && plan->attentions &&
-           plan->vectors && plan->ropes && plan->caches && plan->weights;
+    return plan->slot_widths && plan->regions && plan->row_ops && plan->linears &&
+           plan->attentions && plan->vectors && plan->ropes && plan->caches && plan->weights;
 }
 
 static int cache_is_valid(const es_plan *plan, const es_cache *cache) {
@@ -28,7 +28,7 @@ static int cache_is_valid(const es_plan *plan, const es_cache *cache) {
 
 static int parts_are_valid(const es_plan *plan) {
     for (int32_t i = 0; i < plan->n_slots; i++) {
-        if (plan->slots[i].width < 1 || plan->slots[i].width > MAX_WIDTH) {
+        if (plan->slot_widths[i] < 1 || plan->slot_widths[i] > MAX_WIDTH) {
             return 0;
         }
     }
@@ -56,7 +56,7 @@ static int parts_are_valid(const es_plan *plan) {
 }
 
 static int same_width(const es_plan *plan, int32_t a, int32_t b) {
-    return slot(plan, a) && slot(plan, b) && plan->slots[a].width == plan->slots[b].width;
+    return slot(plan, a) && slot(plan, b) && plan->slot_widths[a] == plan->slot_widths[b];
 }
 
 static int stores_heads(const es_plan *plan, const es_row_op *op, int key) {
@@ -65,7 +65,7 @@ static int stores_heads(const es_plan *plan, const es_row_op *op, int key) {
     }
     const es_cache *cache = &plan->caches[op->index];
     const int32_t size = key ? cache->key_size : cache->value_size;
-    return plan->slots[op->a].width == cache->n_kv_heads * size;
+    return plan->slot_widths[op->a] == cache->n_kv_heads * size;
 }
 
 static int row_op_is_valid(const es_plan *plan, const es_row_op *op) {
@@ -73,13 +73,13 @@ static int row_op_is_valid(const es_plan *plan, const es_row_op *op) {
     case ES_ROW_EMBED:
         return slot(plan, op->out) && within(op->index, plan->n_weights) &&
                plan->weights[op->index]->n_rows >= plan->vocab_size &&
-               plan->weights[op->index]->n_cols == plan->slots[op->out].width;
+               plan->weights[op->index]->n_cols == plan->slot_widths[op->out];
     case ES_ROW_RMS_NORM:
         return same_width(plan, op->a, op->out) && op->group > 0 &&
-               plan->slots[op->out].width % op->group == 0 && vector_of(plan, op->index, op->group);
+               plan->slot_widths[op->out] % op->group == 0 && vector_of(plan, op->index, op->group);
     case ES_ROW_ROPE:
         return same_width(plan, op->a, op->out) && within(op->index, plan->n_ropes) &&
-               op->group > 0 && plan->slots[op->out].width % op->group == 0 &&
+               op->group > 0 && plan->slot_widths[op->out] % op->group == 0 &&
                2 * plan->ropes[op->index].n_pairs <= op->group;
     case ES_ROW_STORE_KEY:
         return stores_heads(plan, op, 1);
@@ -130,9 +130,9 @@ static int linear_is_valid(const es_plan *plan, const es_region *region, const e
     }
     const es_weight *weight = plan->weights[linear->weight];
     const int stored = linear->store_key != -1 || linear->store_value != -1;
-    if (weight->n_cols != plan->slots[region->x].width ||
+    if (weight->n_cols != plan->slot_widths[region->x] ||
         (linear->out == -1 ? !stored : !slot(plan, linear->out)) ||
-        (linear->out != -1 && plan->slots[linear->out].width != weight->n_rows) ||
+        (linear->out != -1 && plan->slot_widths[linear->out] != weight->n_rows) ||
         (linear->bias != -1 && !vector_of(plan, linear->bias, weight->n_rows))) {
         return 0;
     }
@@ -156,8 +156,8 @@ static int attention_is_valid(const es_plan *plan, const es_attention *attention
     }
     const es_cache *cache = &plan->caches[attention->cache];
     return attention->n_heads % cache->n_kv_heads == 0 &&
-           plan->slots[attention->q].width == attention->n_heads * cache->key_size &&
-           plan->slots[attention->out].width == attention->n_heads * cache->value_size &&
+           plan->slot_widths[attention->q] == attention->n_heads * cache->key_size &&
+           plan->slot_widths[attention->out] == attention->n_heads * cache->value_size &&
            (attention->sinks == -1 || vector_of(plan, attention->sinks, attention->n_heads));
 }
 
@@ -179,7 +179,7 @@ static int region_is_valid(const es_plan *plan, const es_region *region) {
         return 1;
     case ES_REGION_LINEAR:
         if (end > plan->n_linears || !slot(plan, region->x) ||
-            (region->norm != -1 && !vector_of(plan, region->norm, plan->slots[region->x].width))) {
+            (region->norm != -1 && !vector_of(plan, region->norm, plan->slot_widths[region->x]))) {
             return 0;
         }
         for (int64_t i = region->first; i < end; i++) {
@@ -202,7 +202,7 @@ es_status es_plan_check(const es_plan *plan) {
     }
     if (plan->max_rows < 1 || plan->max_rows > MAX_ROWS || plan->max_position < 1 ||
         plan->n_cache_groups < 0 || !slot(plan, plan->logits) || !parts_are_valid(plan) ||
-        plan->slots[plan->logits].width != plan->vocab_size) {
+        plan->slot_widths[plan->logits] != plan->vocab_size) {
         return ES_ERR_RANGE;
     }
     for (int32_t i = 0; i < plan->n_regions; i++) {

@@ -5,7 +5,7 @@ static void rms_norm(const es_executor *executor, const es_row_op *op, int64_t r
     const float *x = es_slot_row(executor, op->a, row);
     float *out = es_slot_row(executor, op->out, row);
     const float *weight = executor->plan.vectors[op->index].data;
-    const int64_t width = executor->plan.slots[op->out].width;
+    const int64_t width = executor->plan.slot_widths[op->out];
     for (int64_t at = 0; at < width; at += op->group) {
         executor->kernels->rms_norm(x + at, weight, op->group, op->factor, out + at);
     }
@@ -16,7 +16,7 @@ static void rope(const es_executor *executor, const es_row_op *op, int64_t row) 
     const float *table = executor->rope_tables[op->index] + row * 2 * spec->n_pairs;
     const float *x = es_slot_row(executor, op->a, row);
     float *out = es_slot_row(executor, op->out, row);
-    const int64_t width = executor->plan.slots[op->out].width;
+    const int64_t width = executor->plan.slot_widths[op->out];
     if (out != x) {
         executor->kernels->scale(x, 1.0f, width, out);
     }
@@ -32,7 +32,7 @@ static void rope(const es_executor *executor, const es_row_op *op, int64_t row) 
 static void embed(const es_executor *executor, const es_row_op *op, int64_t row) {
     const es_batch *batch = executor->batch;
     float *out = es_slot_row(executor, op->out, row);
-    const int64_t width = executor->plan.slots[op->out].width;
+    const int64_t width = executor->plan.slot_widths[op->out];
     if (batch->token_ids[row] < 0) { // given as an embedding, taken as it is
         executor->kernels->scale(batch->embeddings + row * width, 1.0f, width, out);
         return;
@@ -47,7 +47,7 @@ static void gate(const es_executor *executor, const es_row_op *op, int64_t row) 
     const float *a = es_slot_row(executor, op->a, row);
     const float *b = es_slot_row(executor, op->b, row);
     float *out = es_slot_row(executor, op->out, row);
-    es_apply_gate(executor->kernels, op->index, a, b, executor->plan.slots[op->out].width, out);
+    es_apply_gate(executor->kernels, op->index, a, b, executor->plan.slot_widths[op->out], out);
 }
 
 void es_apply_gate(const es_kernels *kernels, int32_t kind, const float *a, const float *b,
@@ -91,7 +91,7 @@ void es_store_value(es_executor *executor, int32_t cache, const float *v, int64_
 
 static void run_op(es_executor *executor, const es_row_op *op, int64_t row) {
     const es_kernels *kernels = executor->kernels;
-    const int64_t width = op->out >= 0 ? executor->plan.slots[op->out].width : 0;
+    const int64_t width = op->out >= 0 ? executor->plan.slot_widths[op->out] : 0;
     switch (op->kind) {
     case ES_ROW_EMBED:
         embed(executor, op, row);
