@@ -40,7 +40,8 @@ class TinyModel:
     `tokenizer` is "gpt2", "llama" or None (no vocabulary in the file; `vocab_size` rows).
     `chat_template` "default" is the tokenizer's own, None leaves it out. `longrope` writes long
     and short factors. `rope_dims` < head size is partial rotation. `metadata` adds or replaces
-    raw keys after everything else.
+    raw keys after everything else. `gate_gain` scales the feed-forward gate. `written_as` is the
+    architecture's name in the file, where that is not the family's.
     """
 
     family: str
@@ -68,10 +69,16 @@ class TinyModel:
     window_pattern: int | tuple[bool, ...] | None = None
     local_rope_base: float | None = None
     softcap: float | None = None
+    gate_gain: float = 1.0
+    written_as: str | None = None
     tokenizer: str | None = "gpt2"
     chat_template: str | None = "default"
     name: str = "tiny"
     metadata: Mapping[str, object] = field(default_factory=dict)
+
+    @property
+    def architecture(self) -> str:
+        return self.written_as or self.family
 
     def per_layer(self, value: int | tuple[int, ...]) -> tuple[int, ...]:
         return value if isinstance(value, tuple) else (value,) * self.layers
@@ -105,7 +112,7 @@ def write_tiny_model(
     """
     model = replace(DEFAULTS[family], **overrides)  # type: ignore[arg-type]
     vocabulary = vocabulary_of(model)
-    writer = gguf.GGUFWriter(path, family)
+    writer = gguf.GGUFWriter(path, model.architecture)
     values = tiny_metadata(model)
     if vocabulary is not None:
         values |= _tokenizer_metadata(model, vocabulary)
@@ -161,9 +168,9 @@ def tiny_metadata(model: TinyModel) -> dict[str, object]:
         values["attention.key_length"] = values["attention.value_length"] = model.head_size
     if model.family == "llama":
         values["rope.dimension_count"] = model.rope_dims or model.head_size
-    known = {f"{model.family}.{name}": v for name, v in values.items() if v is not None}
+    known = {f"{model.architecture}.{name}": v for name, v in values.items() if v is not None}
     return {
-        "general.architecture": model.family,
+        "general.architecture": model.architecture,
         "general.name": model.name,
         **known,
         **model.metadata,
@@ -273,7 +280,7 @@ def _layer_weights(model: TinyModel, layer: int, draw: _Draw) -> dict[str, NDArr
     if model.family == "phi3":
         tensors["ffn_up.weight"] = draw.matrix(2 * hidden, model.width)
     else:
-        tensors["ffn_gate.weight"] = draw.matrix(hidden, model.width)
+        tensors["ffn_gate.weight"] = draw.matrix(hidden, model.width, gain=model.gate_gain)
         tensors["ffn_up.weight"] = draw.matrix(hidden, model.width)
     tensors["ffn_down.weight"] = draw.matrix(model.width, hidden)
     if model.family == "gemma3":
