@@ -211,7 +211,8 @@ es_status es_executor_create(const es_plan *plan, int32_t n_threads, const char 
     if ((status = arena_create(executor)) != ES_OK ||
         (status = es_pools_create(executor, n_blocks)) != ES_OK ||
         (status = es_pool_create(n_threads, &executor->pool)) != ES_OK ||
-        (status = workers_create(executor, n_threads)) != ES_OK) {
+        (status = workers_create(executor, n_threads)) != ES_OK ||
+        (status = es_samplers_create(executor, n_threads)) != ES_OK) {
         goto fail;
     }
     *out = executor;
@@ -227,6 +228,7 @@ void es_executor_free(es_executor *executor) {
     }
     const int32_t n_threads = executor->pool != NULL ? es_pool_n_threads(executor->pool) : 0;
     es_pool_free(executor->pool);
+    es_samplers_free(executor, n_threads);
     for (int32_t i = 0; executor->workers != NULL && i < n_threads; i++) {
         lines_free(executor->workers[i].tile);
         lines_free(executor->workers[i].partials);

@@ -8,6 +8,7 @@
 #include "edgeserve.h"
 #include "kernels/kernels.h"
 #include "runtime/threads.h"
+#include "sampling/sampler.h"
 
 enum {
     // Up to this many rows every worker prepares a linear region's input for itself: cheaper than
@@ -62,7 +63,8 @@ struct es_executor {
     int64_t widest_input;
     int64_t widest_unit;
     es_worker *workers;
-    float *split; // ES_SPLIT_FLOATS
+    float *split;                 // ES_SPLIT_FLOATS
+    es_sampler_scratch *samplers; // one a worker
 
     // One step.
     const es_batch *batch;
@@ -112,5 +114,7 @@ void es_fill_rope_tables(es_executor *executor);
 // Allocation, for creation only.
 es_status es_pools_create(es_executor *executor, int32_t n_blocks);
 void es_pools_free(es_executor *executor);
+es_status es_samplers_create(es_executor *executor, int32_t n_threads);
+void es_samplers_free(es_executor *executor, int32_t n_threads);
 
 #endif
