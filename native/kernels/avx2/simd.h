@@ -6,7 +6,9 @@
 #include <immintrin.h>
 #include <stdint.h>
 
-#define SIMD static inline __attribute__((always_inline))
+#define SIMD      static inline __attribute__((always_inline))
+#define SIMD_LONG SIMD
+#define SIMD_NAME "avx2"
 
 enum { SIMD_REGISTERS = 8 };
 
@@ -32,6 +34,10 @@ SIMD mask16 mask_first(int64_t n) {
 
 SIMD mask16 mask_and(mask16 a, mask16 b) {
     return (mask16){_mm256_and_si256(a.low, b.low), _mm256_and_si256(a.high, b.high)};
+}
+
+SIMD mask16 mask_or(mask16 a, mask16 b) {
+    return (mask16){_mm256_or_si256(a.low, b.low), _mm256_or_si256(a.high, b.high)};
 }
 
 SIMD mask16 mask_except(mask16 a, mask16 b) {
@@ -69,6 +75,33 @@ SIMD void f32_store_part(float *p, f32x16 a, int64_t n) {
     _mm256_maskstore_ps(p + 8, mask.high, a.high);
 }
 
+// A shuffle works within 128-bit halves: the permutation puts its quarters in order.
+SIMD __m256 in_order(__m256 quarters) {
+    return _mm256_castpd_ps(_mm256_permute4x64_pd(_mm256_castps_pd(quarters), 0xd8));
+}
+
+SIMD void f32_load_pairs(const float *p, f32x16 *even, f32x16 *odd) {
+    const f32x16 a = f32_load(p);
+    const f32x16 b = f32_load(p + 16);
+    *even = (f32x16){in_order(_mm256_shuffle_ps(a.low, a.high, 0x88)),
+                     in_order(_mm256_shuffle_ps(b.low, b.high, 0x88))};
+    *odd = (f32x16){in_order(_mm256_shuffle_ps(a.low, a.high, 0xdd)),
+                    in_order(_mm256_shuffle_ps(b.low, b.high, 0xdd))};
+}
+
+// Pairs 0, 1, 4, 5 and 2, 3, 6, 7 of 8.
+SIMD void store_8_pairs(float *p, __m256 even, __m256 odd) {
+    const __m256 low = _mm256_unpacklo_ps(even, odd);
+    const __m256 high = _mm256_unpackhi_ps(even, odd);
+    _mm256_storeu_ps(p, _mm256_permute2f128_ps(low, high, 0x20));
+    _mm256_storeu_ps(p + 8, _mm256_permute2f128_ps(low, high, 0x31));
+}
+
+SIMD void f32_store_pairs(float *p, f32x16 even, f32x16 odd) {
+    store_8_pairs(p, even.low, odd.low);
+    store_8_pairs(p + 16, even.high, odd.high);
+}
+
 SIMD f32x16 f32_add(f32x16 a, f32x16 b) {
     return (f32x16){_mm256_add_ps(a.low, b.low), _mm256_add_ps(a.high, b.high)};
 }
@@ -96,14 +129,23 @@ SIMD f32x16 f32_fnma(f32x16 a, f32x16 b, f32x16 c) {
                     _mm256_fnmadd_ps(a.high, b.high, c.high)};
 }
 
-// The instruction gives its second operand unless the first is greater: a > b ? a : b.
+// These give their second operand unless the first is greater, or less: a > b ? a : b.
 SIMD f32x16 f32_max(f32x16 a, f32x16 b) {
     return (f32x16){_mm256_max_ps(a.low, b.low), _mm256_max_ps(a.high, b.high)};
+}
+
+SIMD f32x16 f32_min(f32x16 a, f32x16 b) {
+    return (f32x16){_mm256_min_ps(a.low, b.low), _mm256_min_ps(a.high, b.high)};
 }
 
 SIMD f32x16 f32_abs(f32x16 a) {
     const __m256 sign = _mm256_set1_ps(-0.0f);
     return (f32x16){_mm256_andnot_ps(sign, a.low), _mm256_andnot_ps(sign, a.high)};
+}
+
+SIMD f32x16 f32_neg(f32x16 a) {
+    const __m256 sign = _mm256_set1_ps(-0.0f);
+    return (f32x16){_mm256_xor_ps(sign, a.low), _mm256_xor_ps(sign, a.high)};
 }
 
 SIMD mask16 f32_lt(f32x16 a, f32x16 b) {

@@ -4,7 +4,8 @@
 // Names and meaning are the same in every set:
 //  - f32x16, i32x16 and mask16 are 16 lanes; *_part touches the first n of them (0 <= n <= 16),
 //    and loads zeros for the rest.
-//  - fma is a * b + c and fnma is c - a * b, rounded once. max(a, b) is a > b ? a : b.
+//  - fma is a * b + c and fnma is c - a * b, rounded once. max(a, b) is a > b ? a : b,
+//    min(a, b) is a < b ? a : b.
 //  - f32_to_i32 rounds to nearest even, of values within +-2^22.
 //  - Halfs widen exactly and are rounded to nearest even.
 //  - reduce_* is the contract's tree: lane i with lane i + 8, then 4, 2, 1.
@@ -15,11 +16,13 @@
 #include <stdint.h>
 #include <string.h>
 
-#define SIMD      static inline __attribute__((always_inline))
+#define SIMD      static inline
+#define SIMD_LONG static __attribute__((noinline, unused)) // longer ones: here, one copy of each
+#define SIMD_NAME "ref"
 #define EACH_LANE for (int i = 0; i < 16; i++)
 
 // How many f32x16 the registers hold; tiles are sized by it.
-enum { SIMD_REGISTERS = 8 };
+enum { SIMD_REGISTERS = 4 };
 
 typedef struct {
     float lane[16];
@@ -139,6 +142,21 @@ SIMD void f32_store_part(float *p, f32x16 a, int64_t n) {
     }
 }
 
+// 32 floats from p as 16 pairs: (p[0], p[1]), (p[2], p[3]), ...
+SIMD void f32_load_pairs(const float *p, f32x16 *even, f32x16 *odd) {
+    EACH_LANE {
+        even->lane[i] = p[2 * i];
+        odd->lane[i] = p[2 * i + 1];
+    }
+}
+
+SIMD void f32_store_pairs(float *p, f32x16 even, f32x16 odd) {
+    EACH_LANE {
+        p[2 * i] = even.lane[i];
+        p[2 * i + 1] = odd.lane[i];
+    }
+}
+
 SIMD f32x16 f32_add(f32x16 a, f32x16 b) {
     EACH_LANE { a.lane[i] += b.lane[i]; }
     return a;
@@ -164,12 +182,12 @@ SIMD f32x16 f32_sqrt(f32x16 a) {
     return a;
 }
 
-SIMD f32x16 f32_fma(f32x16 a, f32x16 b, f32x16 c) {
+SIMD_LONG f32x16 f32_fma(f32x16 a, f32x16 b, f32x16 c) {
     EACH_LANE { c.lane[i] = scalar_fma(a.lane[i], b.lane[i], c.lane[i]); }
     return c;
 }
 
-SIMD f32x16 f32_fnma(f32x16 a, f32x16 b, f32x16 c) {
+SIMD_LONG f32x16 f32_fnma(f32x16 a, f32x16 b, f32x16 c) {
     EACH_LANE { c.lane[i] = scalar_fma(-a.lane[i], b.lane[i], c.lane[i]); }
     return c;
 }
@@ -179,8 +197,18 @@ SIMD f32x16 f32_max(f32x16 a, f32x16 b) {
     return a;
 }
 
+SIMD f32x16 f32_min(f32x16 a, f32x16 b) {
+    EACH_LANE { a.lane[i] = a.lane[i] < b.lane[i] ? a.lane[i] : b.lane[i]; }
+    return a;
+}
+
 SIMD f32x16 f32_abs(f32x16 a) {
     EACH_LANE { a.lane[i] = float_of_bits(bits_of_float(a.lane[i]) & 0x7fffffffu); }
+    return a;
+}
+
+SIMD f32x16 f32_neg(f32x16 a) {
+    EACH_LANE { a.lane[i] = -a.lane[i]; }
     return a;
 }
 
@@ -224,7 +252,7 @@ SIMD float f32_reduce_max(f32x16 a) {
 
 // --- halfs ---------------------------------------------------------------------------------------
 
-SIMD f32x16 f16_load(const uint16_t *p) {
+SIMD_LONG f32x16 f16_load(const uint16_t *p) {
     f32x16 out;
     EACH_LANE { out.lane[i] = scalar_widen(p[i]); }
     return out;
@@ -236,7 +264,7 @@ SIMD f32x16 f16_load_part(const uint16_t *p, int64_t n) {
     return out;
 }
 
-SIMD void f16_store(uint16_t *p, f32x16 a) {
+SIMD_LONG void f16_store(uint16_t *p, f32x16 a) {
     EACH_LANE { p[i] = scalar_narrow(a.lane[i]); }
 }
 
@@ -372,6 +400,11 @@ SIMD mask16 mask_first(int64_t n) {
 
 SIMD mask16 mask_and(mask16 a, mask16 b) {
     EACH_LANE { a.lane[i] &= b.lane[i]; }
+    return a;
+}
+
+SIMD mask16 mask_or(mask16 a, mask16 b) {
+    EACH_LANE { a.lane[i] |= b.lane[i]; }
     return a;
 }
 

@@ -1,0 +1,31 @@
+// The table of one kernel set: the generic bodies over the simd.h that was included before.
+#ifndef ES_KERNELS_GENERIC_TABLE_H
+#define ES_KERNELS_GENERIC_TABLE_H
+
+#include "kernels/generic/attention.h"
+#include "kernels/generic/rows.h"
+#include "kernels/kernels.h"
+
+static const es_kernels table = {
+    .name = SIMD_NAME,
+    .quantize_32 = quantize_32,
+    .quantize_256 = quantize_256,
+    .rms_norm = rms_norm,
+    .rope_interleaved = rope_interleaved,
+    .rope_halves = rope_halves,
+    .add = add,
+    .scale = scale,
+    .gated_silu = gated_silu,
+    .gated_gelu_tanh = gated_gelu_tanh,
+    .gated_relu_squared = gated_relu_squared,
+    .soft_cap = soft_cap,
+    .store_key = store_key,
+    .store_value = store_value,
+    .attention_chunk = attention_chunk,
+    .attention_merge = attention_merge,
+    .attention_finish = attention_finish,
+    .argmax = argmax,
+    .sum_exp = sum_exp,
+};
+
+#endif

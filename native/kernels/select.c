@@ -1,0 +1,29 @@
+// Which kernel set computes: the one asked for, or the best of this build that the processor runs.
+#include <stddef.h>
+#include <string.h>
+
+#include "kernels/kernels.h"
+
+// Best first.
+static const struct {
+    const char *name;
+    const es_kernels *(*get)(void);
+} sets[] = {
+    {"avx512", es_kernels_avx512},
+    {"avx2", es_kernels_avx2},
+    {"neon", es_kernels_neon},
+    {"ref", es_kernels_ref},
+};
+
+const es_kernels *es_kernels_select(const char *name) {
+    for (size_t i = 0; i < sizeof sets / sizeof sets[0]; i++) {
+        if (name != NULL && strcmp(name, sets[i].name) != 0) {
+            continue;
+        }
+        const es_kernels *kernels = sets[i].get();
+        if (kernels != NULL) {
+            return kernels;
+        }
+    }
+    return NULL;
+}
