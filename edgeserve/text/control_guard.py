@@ -79,7 +79,7 @@ class ControlTexts:
             (start, length)
             for start in _positions(self._first, text)
             for length in self._lengths[text[start]]
-            if text[start : start + length] in self._texts
+            if start + length <= len(text) and text[start : start + length] in self._texts
         }
 
     def begins_at_end(self, text: str) -> bool:

@@ -45,7 +45,7 @@ class TemplateLimits:
     output_chars: int = 4 << 20
     value_chars: int = 4 << 20
     live_bytes: int = 256 << 20
-    source_chars: int = 256 << 10
+    source_chars: int = 128 << 10
 
 
 class Meter:

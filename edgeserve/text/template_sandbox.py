@@ -18,6 +18,7 @@ from typing import Any, cast
 
 import jinja2
 from jinja2 import nodes, pass_context
+from jinja2.compiler import CodeGenerator
 from jinja2.ext import Extension
 from jinja2.ext import loopcontrols as loop_controls
 from jinja2.lexer import Token, TokenStream
@@ -217,9 +218,18 @@ class _Formatter(SandboxedFormatter):
         return text
 
 
+class _MeteredGenerator(CodeGenerator):
+    """Jinja's compiler, reading the clock at every node."""
+
+    def visit(self, node: nodes.Node, *args: Any, **kwargs: Any) -> Any:
+        cast(Sandbox, self.environment).meter.tick()
+        return super().visit(node, *args, **kwargs)
+
+
 class Sandbox(ImmutableSandboxedEnvironment):
     """The environment of one render (or one compilation): its state is that render's alone."""
 
+    code_generator_class = _MeteredGenerator
     intercepted_binops = frozenset(("+", "-", "*", "/", "//", "**", "%"))
 
     def __init__(self, meter: Meter, disguise: Disguise | None = None) -> None:
@@ -284,6 +294,13 @@ class Sandbox(ImmutableSandboxedEnvironment):
         if not super().is_safe_attribute(obj, attr, value):
             return False
         return next((attr in names for kind, names in _ALLOWED if isinstance(obj, kind)), True)
+
+    def unsafe_undefined(self, obj: Any, attribute: str) -> jinja2.Undefined:
+        if attribute.startswith("_"):  # nothing but an attempt to get out asks for these
+            raise jinja2.exceptions.SecurityError(
+                f"access to attribute {attribute!r} of {type(obj).__name__!r} object is unsafe"
+            )
+        return super().unsafe_undefined(obj, attribute)
 
     def getitem(self, obj: Any, argument: Any) -> Any:
         self.meter.tick()
