@@ -128,6 +128,20 @@ class KVMemoryError(EdgeServeError):
         )
 
 
+class OutOfMemoryError(EdgeServeError):
+    """The system had no memory for something of the native core."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"no memory for {what}; close other programs, or run a smaller model")
+
+
+class AbortedError(EdgeServeError):
+    """A step was told to end early, and did."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"{what} was aborted")
+
+
 class StepError(EdgeServeError):
     """A step of the engine broke. The requests in it failed; the engine goes on."""
 

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import TypedDict, Unpack
+from typing import TypedDict, Unpack, cast
 
 from edgeserve.build import EngineOptions, load_model
 from edgeserve.config import Config
@@ -394,8 +394,7 @@ def _token_ids(ids: object) -> list[int]:
     if not isinstance(ids, Sequence) or isinstance(ids, (str, bytes)):
         raise InvalidRequestError("prompt_token_ids", ids, "a list of token ids")
     found: list[int] = []
-    items: Sequence[object] = ids
-    for index, token_id in enumerate(items):
+    for index, token_id in enumerate(cast("Sequence[object]", ids)):
         if isinstance(token_id, bool) or not isinstance(token_id, int):
             raise InvalidRequestError(f"prompt_token_ids[{index}]", token_id, "an integer")
         found.append(token_id)

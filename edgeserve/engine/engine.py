@@ -167,7 +167,7 @@ class Engine:
     def _sequence(self, request: Request, index: int) -> Sequence:
         params = request.params
         room = self.limits.max_model_len - len(request.prompt_token_ids)
-        ends = frozenset() if params.ignore_eos else self._tokenizer.stop_ids
+        ends = frozenset[int]() if params.ignore_eos else self._tokenizer.stop_ids
         return Sequence(
             request_id=request.request_id,
             index=index,

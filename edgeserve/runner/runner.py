@@ -19,6 +19,10 @@ class TensorSource(Protocol):
         """Rows of tensor `name`, dequantised: (num_rows, n_in). A vector is one row."""
         ...
 
+    def read(self, name: str, first_row: int = 0, num_rows: int | None = None) -> memoryview:
+        """The same rows as the file holds them. From several threads at once is fine."""
+        ...
+
 
 class Runner(Protocol):
     """Executes a plan over a paged KV cache. Not safe for several threads at once."""

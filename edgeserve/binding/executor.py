@@ -1,0 +1,334 @@
+"""The native executor behind Python objects: weights, plan arrays, steps and samples.
+
+Owns every C object it makes, and the memory those point at. Checks nothing that C checks again;
+a status that is not ok becomes a typed error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgeserve.binding.library import CData, NativeLibrary, load_library
+from edgeserve.errors import AbortedError, LibraryError, OutOfMemoryError
+
+Fields = Mapping[str, int | float]
+"""A C struct's members by name; the rest are -1 for indices, see `_filled`."""
+
+TOP_STRIDE = 20
+"""Likeliest tokens that a sample can report."""
+
+
+def check(library: NativeLibrary, status: int, what: str) -> None:
+    """Raises the error that `status` stands for."""
+    functions = library.functions
+    if status == functions.ES_OK:
+        return
+    if status == functions.ES_ERR_MEMORY:
+        raise OutOfMemoryError(what)
+    if status == functions.ES_ERR_ABORTED:
+        raise AbortedError(what)
+    raise LibraryError(f"{what}: {library.status_text(status)}")
+
+
+class NativeWeight:
+    """A weight matrix in the core's layout. Fill every row before it is used."""
+
+    def __init__(self, quant_type: str, num_rows: int, num_cols: int) -> None:
+        self._library = load_library()
+        number = self._library.quant_types[quant_type].number
+        out = self._library.ffi.new("es_weight **")
+        status = self._library.functions.es_weight_create(number, num_rows, num_cols, out)
+        check(self._library, status, f"a weight of {num_rows} x {num_cols} {quant_type}")
+        self.handle: CData = out[0]
+
+    @property
+    def num_bytes(self) -> int:
+        return int(self._library.functions.es_weight_bytes(self.handle))
+
+    def fill(self, first_row: int, num_rows: int, data: memoryview) -> None:
+        """Rows as the file holds them. From several threads at once is fine; releases the GIL."""
+        source = self._library.ffi.from_buffer("uint8_t[]", data)
+        status = self._library.functions.es_weight_fill(
+            self.handle, first_row, num_rows, source, data.nbytes
+        )
+        check(self._library, status, "filling a weight")
+
+    def close(self) -> None:
+        if self.handle is not None:
+            self._library.functions.es_weight_free(self.handle)
+            self.handle = None
+
+
+@dataclass(frozen=True, slots=True)
+class PlanArrays:
+    """A lowered plan as C has it: rows of struct members; see native/include/edgeserve.h."""
+
+    slot_widths: Sequence[int]
+    regions: Sequence[Fields]
+    row_ops: Sequence[Fields]
+    linears: Sequence[Fields]
+    attentions: Sequence[Fields]
+    caches: Sequence[Fields]
+    vectors: Sequence[NDArray[np.float32]]
+    ropes: Sequence[tuple[NDArray[np.float64], bool, float]]
+    weights: Sequence[NativeWeight]
+    num_cache_groups: int
+    logits: int
+    vocab_size: int
+    max_rows: int
+    max_position: int
+
+
+class NativeExecutor:
+    """es_executor. One thread at a time, but `abort` is for any."""
+
+    def __init__(
+        self, plan: PlanArrays, *, num_threads: int, num_blocks: int, kernels: str | None
+    ) -> None:
+        self._library = load_library()
+        self._ffi = self._library.ffi
+        self._functions = self._library.functions
+        self._num_cache_groups = plan.num_cache_groups
+        self._vocab_size = plan.vocab_size
+        keep: list[object] = []
+        c_plan = self._c_plan(plan, keep)
+        out = self._ffi.new("es_executor **")
+        name = self._ffi.NULL if kernels is None else self._ffi.new("char[]", kernels.encode())
+        status = self._functions.es_executor_create(c_plan, num_threads, name, num_blocks, out)
+        check(self._library, status, f"the executor (kernels: {kernels or 'best'})")
+        self._handle: CData = out[0]
+        self._batch = self._ffi.new("es_batch *")
+
+    @property
+    def kernels(self) -> str:
+        """The kernel set that runs."""
+        return self._ffi.string(self._functions.es_executor_kernels(self._handle)).decode()
+
+    def step(
+        self,
+        token_ids: NDArray[np.int32],
+        positions: NDArray[np.int32],
+        first_row: NDArray[np.int32],
+        num_logits_rows: NDArray[np.int32],
+        block_tables: NDArray[np.int32],
+        embeddings: NDArray[np.float32] | None,
+    ) -> None:
+        """One forward pass over a batch's arrays, which are C-contiguous: runner/batch.py.
+
+        Raises AbortedError, or LibraryError for ids and blocks that do not exist.
+        """
+        batch = self._batch
+        arrays = (token_ids, positions, first_row, num_logits_rows, block_tables)
+        names = ("token_ids", "positions", "first_row", "n_logits_rows", "block_tables")
+        for name, array in zip(names, arrays, strict=True):
+            setattr(batch, name, self._ffi.from_buffer("int32_t[]", array))
+        null = self._ffi.NULL
+        batch.embeddings = (
+            null if embeddings is None else self._ffi.from_buffer("float[]", embeddings)
+        )
+        batch.n_rows = len(token_ids)
+        batch.n_groups = len(num_logits_rows)
+        batch.table_stride = block_tables.shape[2]
+        check(self._library, self._functions.es_step(self._handle, batch), "a step")
+
+    def abort(self, raised: bool) -> None:
+        """Makes the running step, and those after it, end early; or no longer."""
+        self._functions.es_abort(self._handle, int(raised))
+
+    def logits(self) -> NDArray[np.float32]:
+        """A copy of the last step's logits, (R, vocab)."""
+        data = self._ffi.new("const float **")
+        num_rows, stride = self._ffi.new("int32_t *"), self._ffi.new("int64_t *")
+        status = self._functions.es_logits(self._handle, data, num_rows, stride)
+        check(self._library, status, "reading logits")
+        count = num_rows[0] * stride[0]
+        flat = np.frombuffer(self._ffi.buffer(data[0], count * 4), np.float32)
+        return flat.reshape(num_rows[0], stride[0])[:, : self._vocab_size].copy()
+
+    def sample(self, rows: Sequence[SampleRow]) -> list[Sampled]:
+        """One result for each row of the last step's logits."""
+        keep: list[object] = []
+        c_rows = sample_rows(self._library, rows, keep)
+        out = _SampleOutput(self._library, len(rows))
+        status = self._functions.es_sample(
+            self._handle, c_rows, len(rows), out.sampled, out.ids, out.logprobs, TOP_STRIDE
+        )
+        check(self._library, status, "sampling")
+        return out.results()
+
+    def block_bytes(self, cache_group: int) -> int:
+        return int(self._functions.es_block_bytes(self._handle, cache_group))
+
+    def copy_blocks(self, cache_group: int, pairs: Sequence[tuple[int, int]]) -> None:
+        flat = self._ffi.new("int32_t[]", [block for pair in pairs for block in pair] or [0])
+        status = self._functions.es_blocks_copy(self._handle, cache_group, flat, len(pairs))
+        check(self._library, status, "copying KV blocks")
+
+    def read_blocks(self, cache_group: int, block_ids: Sequence[int]) -> bytes:
+        data = bytearray(max(1, self.block_bytes(cache_group) * len(block_ids)))
+        ids = self._ffi.new("int32_t[]", list(block_ids) or [0])
+        into = self._ffi.from_buffer("uint8_t[]", data, require_writable=True)
+        status = self._functions.es_blocks_read(
+            self._handle, cache_group, ids, len(block_ids), into
+        )
+        check(self._library, status, "reading KV blocks")
+        return bytes(data[: self.block_bytes(cache_group) * len(block_ids)])
+
+    def write_blocks(self, cache_group: int, block_ids: Sequence[int], data: bytes) -> None:
+        expected = self.block_bytes(cache_group) * len(block_ids)
+        if len(data) != expected:
+            raise LibraryError(f"{len(data)} bytes for {expected} of KV blocks")
+        ids = self._ffi.new("int32_t[]", list(block_ids) or [0])
+        source = self._ffi.from_buffer("uint8_t[]", data)
+        status = self._functions.es_blocks_write(
+            self._handle, cache_group, ids, len(block_ids), source
+        )
+        check(self._library, status, "writing KV blocks")
+
+    def grow(self, num_blocks: int) -> None:
+        status = self._functions.es_blocks_grow(self._handle, num_blocks)
+        check(self._library, status, f"a KV pool of {num_blocks} blocks")
+
+    def close(self) -> None:
+        if self._handle is not None:
+            self._functions.es_executor_free(self._handle)
+            self._handle = None
+
+    def _c_plan(self, plan: PlanArrays, keep: list[object]) -> CData:
+        """The es_plan; `keep` holds what it points at until C has copied it."""
+        c_plan = self._ffi.new("es_plan *")
+        keep.append(c_plan)
+
+        def array(declaration: str, items: Sequence[object]) -> CData:
+            made = self._ffi.new(f"{declaration}[]", list(items) or 1)
+            keep.append(made)
+            return made
+
+        c_plan.slot_widths = array("int32_t", plan.slot_widths)
+        c_plan.regions = array("es_region", plan.regions)
+        c_plan.row_ops = array("es_row_op", plan.row_ops)
+        c_plan.linears = array("es_linear", plan.linears)
+        c_plan.attentions = array("es_attention", plan.attentions)
+        c_plan.caches = array("es_cache", plan.caches)
+        c_plan.weights = array("es_weight *", [weight.handle for weight in plan.weights])
+        vectors = [
+            {"data": self._ffi.from_buffer("float[]", vector), "length": len(vector)}
+            for vector in plan.vectors
+        ]
+        c_plan.vectors = array("es_vector", vectors)
+        ropes = [
+            {
+                "frequencies": self._ffi.from_buffer("double[]", frequencies),
+                "n_pairs": len(frequencies),
+                "interleaved": int(interleaved),
+                "magnitude": magnitude,
+            }
+            for frequencies, interleaved, magnitude in plan.ropes
+        ]
+        c_plan.ropes = array("es_rope", ropes)
+        for kind in ("regions", "row_ops", "linears", "attentions", "vectors", "ropes", "caches"):
+            setattr(c_plan, f"n_{kind}", len(getattr(plan, kind)))
+        c_plan.n_weights = len(plan.weights)
+        c_plan.n_slots = len(plan.slot_widths)
+        c_plan.n_cache_groups = plan.num_cache_groups
+        c_plan.logits = plan.logits
+        c_plan.vocab_size = plan.vocab_size
+        c_plan.max_rows = plan.max_rows
+        c_plan.max_position = plan.max_position
+        return c_plan
+
+
+@dataclass(frozen=True, slots=True)
+class SampleRow:
+    """es_sample_row: members by name, and the arrays it points at."""
+
+    fields: Fields
+    history: Sequence[int] = ()
+    bias: Sequence[tuple[int, float]] = ()
+    banned: Sequence[int] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """es_sampled, with the likeliest tokens as (id, logprob)."""
+
+    token: int
+    logprob: float
+    rank: int
+    finite: bool
+    top: tuple[tuple[int, float], ...]
+
+
+def sample_logits(
+    logits: NDArray[np.float32], rows: Sequence[SampleRow], *, kernels: str | None = None
+) -> list[Sampled]:
+    """Samples rows of logits (R, vocab) that the caller holds."""
+    library = load_library()
+    keep: list[object] = []
+    c_rows = sample_rows(library, rows, keep)
+    out = _SampleOutput(library, len(rows))
+    logits = np.ascontiguousarray(logits, np.float32)
+    name = library.ffi.NULL if kernels is None else library.ffi.new("char[]", kernels.encode())
+    status = library.functions.es_sample_logits(
+        library.ffi.from_buffer("float[]", logits),
+        logits.shape[1],
+        logits.shape[1],
+        c_rows,
+        len(rows),
+        name,
+        out.sampled,
+        out.ids,
+        out.logprobs,
+        TOP_STRIDE,
+    )
+    check(library, status, "sampling")
+    return out.results()
+
+
+def sample_rows(library: NativeLibrary, rows: Sequence[SampleRow], keep: list[object]) -> CData:
+    """es_sample_row[]; `keep` holds the arrays that the rows point at."""
+    c_rows = library.ffi.new("es_sample_row[]", max(1, len(rows)))
+    keep.append(c_rows)
+
+    def pointed(declaration: str, items: Sequence[object]) -> CData:
+        if not items:
+            return library.ffi.NULL
+        made = library.ffi.new(f"{declaration}[]", list(items))
+        keep.append(made)
+        return made
+
+    for c_row, row in zip(c_rows, rows, strict=False):
+        for name, value in row.fields.items():
+            setattr(c_row, name, value)
+        c_row.history = pointed("int32_t", row.history)
+        c_row.n_history = len(row.history)
+        c_row.bias_ids = pointed("int32_t", [token_id for token_id, _ in row.bias])
+        c_row.bias_values = pointed("double", [bias for _, bias in row.bias])
+        c_row.n_bias = len(row.bias)
+        c_row.banned = pointed("int32_t", row.banned)
+        c_row.n_banned = len(row.banned)
+    return c_rows
+
+
+class _SampleOutput:
+    """Room for the results of `num_rows` rows."""
+
+    def __init__(self, library: NativeLibrary, num_rows: int) -> None:
+        self._num_rows = num_rows
+        size = max(1, num_rows)
+        self.sampled = library.ffi.new("es_sampled[]", size)
+        self.ids = library.ffi.new("int32_t[]", size * TOP_STRIDE)
+        self.logprobs = library.ffi.new("double[]", size * TOP_STRIDE)
+
+    def results(self) -> list[Sampled]:
+        return [self._result(row) for row in range(self._num_rows)]
+
+    def _result(self, row: int) -> Sampled:
+        found = self.sampled[row]
+        first = row * TOP_STRIDE
+        top = tuple((self.ids[i], self.logprobs[i]) for i in range(first, first + found.n_top))
+        return Sampled(found.token, found.logprob, found.rank, bool(found.is_finite), top)

@@ -1,0 +1,367 @@
+"""The Runner that computes in C: loads weights, lowers the plan, makes one C call a step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgeserve.binding.executor import (
+    Fields,
+    NativeExecutor,
+    NativeWeight,
+    PlanArrays,
+    SampleRow,
+)
+from edgeserve.plan.ops import CacheGroup, Gate, Plan, Rows
+from edgeserve.plan.rope import RopeSpec, RopeStyle, rope_frequencies
+from edgeserve.plan.weights import WeightView
+from edgeserve.runner.batch import BLOCK_SIZE, Batch, ChooseToken, ScoreToken, TokenResult
+from edgeserve.runner.lower import lower
+from edgeserve.runner.regions import (
+    AttentionRegion,
+    LinearPart,
+    LinearRegion,
+    LoweredPlan,
+    RowOp,
+    RowsRegion,
+)
+from edgeserve.runner.runner import TensorSource
+
+_GATES = {Gate.SILU: 0, Gate.GELU_TANH: 1, Gate.RELU_SQUARED: 2}
+_ROWS = {Rows.TOKENS: 0, Rows.LOGITS: 1}
+_NONE = -1
+_FILL_BYTES = 1 << 22
+"""Bytes of a tensor that one thread reads and repacks at a time."""
+
+
+class NativeRunner:
+    """Implements Runner over native/. `fuse` False and `kernels` are for tests and doctors."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        source: TensorSource,
+        *,
+        num_blocks: int,
+        num_threads: int,
+        max_rows: int,
+        kernels: str | None = None,
+        fuse: bool = True,
+    ) -> None:
+        self._plan = plan
+        self._num_blocks = num_blocks
+        arrays = _PlanWriter(plan, source, fuse, max_rows, num_threads)
+        self._weights = arrays.weights
+        try:
+            self._executor = NativeExecutor(
+                arrays.finish(), num_threads=num_threads, num_blocks=num_blocks, kernels=kernels
+            )
+        except BaseException:
+            self._free_weights()
+            raise
+        self._open = True
+
+    @property
+    def numerics_class(self) -> str:
+        return "exact-1"
+
+    @property
+    def kernels(self) -> str:
+        """The kernel set that runs."""
+        return self._executor.kernels
+
+    @property
+    def cache_groups(self) -> Sequence[CacheGroup]:
+        return self._plan.cache_groups
+
+    @property
+    def num_blocks(self) -> int:
+        return self._num_blocks
+
+    @property
+    def weight_bytes(self) -> int:
+        return sum(weight.num_bytes for weight in self._weights)
+
+    def block_bytes(self, cache_group: int) -> int:
+        return self._executor.block_bytes(cache_group)
+
+    def execute(self, batch: Batch) -> None:
+        self._executor.step(
+            batch.token_ids,
+            batch.positions,
+            batch.first_row,
+            batch.num_logits_rows,
+            batch.block_tables,
+            batch.embeddings,
+        )
+
+    def abort(self, raised: bool) -> None:
+        """Makes the running step end with AbortedError; from any thread."""
+        self._executor.abort(raised)
+
+    def sample(self, rows: Sequence[ChooseToken | ScoreToken]) -> list[TokenResult]:
+        return [
+            TokenResult(found.token, found.logprob, found.rank, found.top, found.finite)
+            for found in self._executor.sample([sample_row(row) for row in rows])
+        ]
+
+    def logits(self) -> NDArray[np.float32]:
+        return self._executor.logits()
+
+    def copy_blocks(self, cache_group: int, pairs: Sequence[tuple[int, int]]) -> None:
+        self._executor.copy_blocks(cache_group, pairs)
+
+    def read_blocks(self, cache_group: int, block_ids: Sequence[int]) -> bytes:
+        return self._executor.read_blocks(cache_group, block_ids)
+
+    def write_blocks(self, cache_group: int, block_ids: Sequence[int], data: bytes) -> None:
+        self._executor.write_blocks(cache_group, block_ids, data)
+
+    def grow(self, num_blocks: int) -> None:
+        if num_blocks > self._num_blocks:
+            self._executor.grow(num_blocks)
+            self._num_blocks = num_blocks
+
+    def close(self) -> None:
+        if self._open:
+            self._open = False
+            self._executor.close()
+            self._free_weights()
+
+    def _free_weights(self) -> None:
+        for weight in self._weights:
+            weight.close()
+
+
+def sample_row(row: ChooseToken | ScoreToken) -> SampleRow:
+    """What C is asked of one row of logits."""
+    if isinstance(row, ScoreToken):
+        return SampleRow({"mode": 1, "token": row.token_id, "n_top": row.num_logprobs})
+    sampling = row.sampling
+    fields: Fields = {
+        "mode": 0,
+        "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
+        "top_k": min(sampling.top_k, 2**31 - 1),
+        "min_p": sampling.min_p,
+        "repetition_penalty": sampling.repetition_penalty,
+        "presence_penalty": sampling.presence_penalty,
+        "frequency_penalty": sampling.frequency_penalty,
+        "seed": row.seed & 0xFFFFFFFFFFFFFFFF,
+        "position": row.position,
+        "n_prompt": row.num_prompt_tokens if row.history else 0,
+        "n_top": _NONE if row.num_logprobs is None else row.num_logprobs,
+    }
+    return SampleRow(fields, row.history, sampling.logit_bias, row.banned)
+
+
+class _PlanWriter:
+    """Turns a lowered plan into C's arrays, and reads the weights it needs on the way."""
+
+    def __init__(
+        self, plan: Plan, source: TensorSource, fuse: bool, max_rows: int, num_threads: int
+    ) -> None:
+        self._plan = plan
+        self._source = source
+        self._lowered: LoweredPlan = lower(plan, fuse=fuse)
+        self._max_rows = max_rows
+        self._slot_of, self._slot_widths = self._lowered.slots()
+        self._cache_index = {
+            cache.cache_id: index
+            for index, (_, cache) in enumerate(
+                (group, cache) for group in plan.cache_groups for cache in group.caches
+            )
+        }
+        self._vectors: dict[WeightView, int] = {}
+        self._vector_data: list[NDArray[np.float32]] = []
+        self._ropes: dict[RopeSpec, int] = {}
+        self._rope_data: list[tuple[NDArray[np.float64], bool, float]] = []
+        self._weight_index: dict[WeightView, int] = {}
+        self.weights: list[NativeWeight] = []
+        self._regions: list[Fields] = []
+        self._row_ops: list[Fields] = []
+        self._linears: list[Fields] = []
+        self._attentions: list[Fields] = []
+        try:
+            self._write_regions()
+            self._fill_weights(num_threads)
+        except BaseException:
+            for weight in self.weights:
+                weight.close()
+            raise
+
+    def finish(self) -> PlanArrays:
+        caches: list[Fields] = [
+            {
+                "group": index,
+                "n_kv_heads": cache.num_kv_heads,
+                "key_size": cache.key_size,
+                "value_size": cache.value_size,
+            }
+            for index, group in enumerate(self._plan.cache_groups)
+            for cache in group.caches
+        ]
+        return PlanArrays(
+            slot_widths=self._slot_widths,
+            regions=self._regions,
+            row_ops=self._row_ops,
+            linears=self._linears,
+            attentions=self._attentions,
+            caches=caches,
+            vectors=self._vector_data,
+            ropes=self._rope_data,
+            weights=self.weights,
+            num_cache_groups=len(self._plan.cache_groups),
+            logits=self._slot_of[self._lowered.logits],
+            vocab_size=self._plan.vocab_size,
+            max_rows=self._max_rows,
+            max_position=self._plan.max_position,
+        )
+
+    def _write_regions(self) -> None:
+        for region in self._lowered.regions:
+            match region:
+                case RowsRegion():
+                    self._append(0, self._row_ops, map(self._row_op, region.ops), region.rows)
+                case LinearRegion():
+                    parts = map(self._linear, region.parts)
+                    extra: Fields = {
+                        "x": self._slot_of[region.x],
+                        "norm": self._vector(region.norm),
+                        "norm_epsilon": region.norm_epsilon,
+                    }
+                    self._append(1, self._linears, parts, region.rows, extra)
+                case AttentionRegion():
+                    one = [self._attention(region)]
+                    self._append(2, self._attentions, one, Rows.TOKENS)
+
+    def _append(
+        self,
+        kind: int,
+        into: list[Fields],
+        items: Iterable[Fields],
+        rows: Rows,
+        extra: Fields | None = None,
+    ) -> None:
+        first = len(into)
+        into.extend(items)
+        region: dict[str, int | float] = {
+            "kind": kind,
+            "first": first,
+            "count": len(into) - first,
+            "rows": _ROWS[rows],
+            "x": _NONE,
+            "norm": _NONE,
+        }
+        region.update(extra or {})
+        self._regions.append(region)
+
+    def _row_op(self, op: RowOp) -> Fields:
+        index = _NONE
+        if op.rope is not None:
+            index = self._rope(op.rope)
+        elif op.cache is not None:
+            index = self._cache_index[op.cache]
+        elif op.gate is not None:
+            index = _GATES[op.gate]
+        elif op.weight is not None:
+            is_matrix = len(op.weight.shape) == 2
+            index = self._weight(op.weight) if is_matrix else self._vector(op.weight)
+        return {
+            "kind": int(op.kind),
+            "out": self._slot(op.out),
+            "a": self._slot(op.a),
+            "b": self._slot(op.b),
+            "index": index,
+            "group": op.group,
+            "factor": op.factor,
+        }
+
+    def _linear(self, part: LinearPart) -> Fields:
+        return {
+            "weight": self._weight(part.weight),
+            "bias": self._vector(part.bias),
+            "out": self._slot(part.out),
+            "unit_rows": part.unit_rows,
+            "scale": part.scale,
+            "up_weight": _NONE if part.up_weight is None else self._weight(part.up_weight),
+            "up_bias": self._vector(part.up_bias),
+            "gate": _NONE if part.gate is None else _GATES[part.gate],
+            "head_norm": self._vector(part.head_norm),
+            "head_norm_epsilon": part.head_norm_epsilon,
+            "rope": _NONE if part.rope is None else self._rope(part.rope),
+            "store_key": self._cache(part.store_key),
+            "store_value": self._cache(part.store_value),
+            "residual": self._slot(part.residual),
+        }
+
+    def _attention(self, region: AttentionRegion) -> Fields:
+        op = region.op
+        return {
+            "q": self._slot_of[op.q],
+            "out": self._slot_of[op.out],
+            "cache": self._cache_index[op.cache_id],
+            "n_heads": op.num_heads,
+            "window": op.window or 0,
+            "sinks": self._vector(op.sinks),
+            "scale": op.scale,
+            "soft_cap": op.soft_cap or 0.0,
+        }
+
+    def _slot(self, value: object) -> int:
+        return _NONE if value is None else self._slot_of[value]  # type: ignore[index]
+
+    def _cache(self, cache_id: int | None) -> int:
+        return _NONE if cache_id is None else self._cache_index[cache_id]
+
+    def _vector(self, view: WeightView | None) -> int:
+        if view is None:
+            return _NONE
+        if view not in self._vectors:
+            whole = self._source.float32_rows(view.tensor, 0, 1).reshape(-1)
+            data = whole[view.first_row : view.first_row + view.shape[0]]
+            self._vectors[view] = len(self._vector_data)
+            self._vector_data.append(np.ascontiguousarray(data, np.float32))
+        return self._vectors[view]
+
+    def _rope(self, spec: RopeSpec) -> int:
+        if spec not in self._ropes:
+            factors = None
+            if spec.factors is not None:
+                rows = self._source.float32_rows(spec.factors.tensor, 0, 1)
+                factors = rows.reshape(-1).astype(np.float64)
+            frequencies, magnitude = rope_frequencies(spec, factors)
+            self._ropes[spec] = len(self._rope_data)
+            interleaved = spec.style is RopeStyle.INTERLEAVED
+            self._rope_data.append((np.ascontiguousarray(frequencies), interleaved, magnitude))
+        return self._ropes[spec]
+
+    def _weight(self, view: WeightView) -> int:
+        if view not in self._weight_index:
+            num_rows, num_cols = view.shape
+            self._weight_index[view] = len(self.weights)
+            self.weights.append(NativeWeight(view.quant_type, num_rows, num_cols))
+        return self._weight_index[view]
+
+    def _fill_weights(self, num_threads: int) -> None:
+        """Reads and repacks all weights, in pieces, on all threads."""
+
+        def fill(piece: tuple[WeightView, int, int]) -> None:
+            view, first, count = piece
+            data = self._source.read(view.tensor, view.first_row + first, count)
+            self.weights[self._weight_index[view]].fill(first, count, data)
+
+        with ThreadPoolExecutor(num_threads) as pool:
+            for _ in pool.map(fill, self._pieces()):
+                pass
+
+    def _pieces(self) -> Iterable[tuple[WeightView, int, int]]:
+        for view, index in self._weight_index.items():
+            num_rows = view.shape[0]
+            row_bytes = max(1, self.weights[index].num_bytes // num_rows)
+            step = max(BLOCK_SIZE, _FILL_BYTES // row_bytes // BLOCK_SIZE * BLOCK_SIZE)
+            for first in range(0, num_rows, step):
+                yield view, first, min(step, num_rows - first)
