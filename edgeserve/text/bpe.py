@@ -15,7 +15,6 @@ from edgeserve.text.tokenizer_fields import TokenizerFields
 from edgeserve.text.vocabulary import Vocabulary
 
 _SPACE = "▁"
-_MAX_NEWLINES = 64
 
 
 def _byte_alphabet() -> str:
@@ -59,8 +58,7 @@ class BytePairEngine:
             self._merger.pre_tokenizer = ByteLevel(add_prefix_space=False, use_regex=False)
         self._whole: dict[str, list[int]] = {}
         if style.keeps_newline_runs:
-            runs = ("\n" * length for length in range(1, _MAX_NEWLINES))
-            self._whole = {run: [ids[run]] for run in runs if run in ids}
+            self._whole = {text: [i] for text, i in ids.items() if not text.strip("\n")}
 
     def encode(self, text: str) -> list[int]:
         if self._style.escapes_spaces:

@@ -281,7 +281,6 @@ _STYLES = (
         "gemma4 granite-embed-multi-311m",
     ),
     (PreTokenizerStyle((_LINES,), byte_level=False, escapes_spaces=True), "sarvam-moe"),
-    (PreTokenizerStyle((r"\S+",), byte_level=False), "whitespace"),
 )
 
 PRE_TOKENIZER_STYLES: Final[Mapping[str, PreTokenizerStyle]] = {
