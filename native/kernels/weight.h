@@ -28,6 +28,10 @@ struct es_weight {
     uint8_t *data;       // 64-byte aligned, in huge pages where the system has them
 };
 
+// Of a type that es_weight_create accepts.
 es_activation_kind es_weight_activation(es_type type);
+
+// The weight_row of every kernel set.
+void es_weight_row(const es_weight *weight, int64_t row, float *out);
 
 #endif
