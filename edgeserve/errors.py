@@ -9,10 +9,22 @@ from __future__ import annotations
 from pathlib import Path
 
 
+_MAX_SHOWN = 200
+
+
 class EdgeServeError(Exception):
     """Base of all errors raised on purpose. `exit_code` is what the command line ends with."""
 
     exit_code = 1
+
+
+def _shown(value: object) -> str:
+    """The value in a message of one line: a whole prompt, or a million digits, is cut short."""
+    try:
+        text = repr(value)
+    except Exception:  # Python refuses to print integers past 4300 digits; a repr may do anything
+        return f"a value of type {type(value).__name__}"
+    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}…"
 
 
 class InvalidRequestError(EdgeServeError):
@@ -24,7 +36,7 @@ class InvalidRequestError(EdgeServeError):
         self.parameter = parameter
         self.value = value
         self.allowed = allowed
-        super().__init__(f"{parameter} = {value!r}: must be {allowed}")
+        super().__init__(f"{parameter} = {_shown(value)}: must be {allowed}")
 
 
 class ContextLengthError(InvalidRequestError):

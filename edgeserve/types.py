@@ -6,10 +6,13 @@ Frozen dataclasses and nothing else: no I/O, no numpy, nothing of ours but error
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import Enum
-from typing import Literal, NotRequired, TypedDict
+from numbers import Integral, Real
+from types import MappingProxyType
+from typing import Literal, NotRequired, TypedDict, cast
 
 from edgeserve.errors import InvalidRequestError
 
@@ -81,32 +84,101 @@ _MAX_LOGPROBS = 20
 _MAX_STOPS = 64
 _MAX_CHOICES = 128
 
+# What each number may be, both ends included; None is no bound.
+_NUMBERS = (
+    ("temperature", 0, 100),
+    ("top_p", 0, 1),
+    ("min_p", 0, 1),
+    ("repetition_penalty", sys.float_info.min, sys.float_info.max),
+    ("presence_penalty", -2, 2),
+    ("frequency_penalty", -2, 2),
+)
+_INTEGERS = (
+    ("top_k", None, None),
+    ("seed", -(2**63), 2**64 - 1),
+    ("n", 1, _MAX_CHOICES),
+    ("max_tokens", 1, None),
+    ("min_tokens", 0, None),
+    ("logprobs", 0, _MAX_LOGPROBS),
+    ("prompt_logprobs", 0, _MAX_LOGPROBS),
+)
+_NEVER_NONE = frozenset({"n", "min_tokens", "presence_penalty", "frequency_penalty"})
 
-def _check_range(name: str, value: object, low: float, high: float) -> None:
-    if value is None:
-        return
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not low <= value <= high:
-        raise InvalidRequestError(name, value, f"a number from {low:g} to {high:g}")
+
+def _number(name: str, value: object, low: float, high: float) -> float:
+    allowed = f"a number from {low:g} to {high:g}" if low <= 0 else "a positive number"
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise InvalidRequestError(name, value, allowed)
+    try:
+        found = float(value)
+    except OverflowError:
+        found = math.nan
+    if not low <= found <= high:
+        raise InvalidRequestError(name, value, allowed)
+    return found
 
 
-def _check_int(name: str, value: object, low: int, high: int | None = None) -> None:
-    if value is None:
-        return
-    if isinstance(value, bool) or not isinstance(value, int):
+def _integer(name: str, value: object, low: int | None, high: int | None) -> int:
+    """Also of a float without a fraction: other languages write 5 as 5.0."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, Integral):
         raise InvalidRequestError(name, value, "an integer")
-    if value < low or (high is not None and value > high):
+    found = int(value)
+    if (low is not None and found < low) or (high is not None and found > high):
         raise InvalidRequestError(
-            name, value, f"at least {low}" if high is None else f"an integer from {low} to {high}"
+            name, found, f"at least {low}" if high is None else f"an integer from {low} to {high}"
         )
+    return found
+
+
+def _items(name: str, values: object, allowed: str) -> Iterable[object]:
+    if isinstance(values, Iterable) and not isinstance(values, (str, bytes, Mapping)):
+        return cast(Iterable[object], values)
+    raise InvalidRequestError(name, cast(object, values), allowed)
+
+
+def _stops(stop: object) -> str | tuple[str, ...] | None:
+    if stop is None or isinstance(stop, str):
+        return stop
+    found: list[str] = []
+    for text in _items("stop", stop, "a string or a list of strings"):
+        if not isinstance(text, str):
+            raise InvalidRequestError("stop", text, "a string or a list of strings")
+        found.append(text)
+    if len(found) > _MAX_STOPS:
+        raise InvalidRequestError("stop", len(found), f"at most {_MAX_STOPS} strings")
+    return tuple(found)
+
+
+def _stop_token_ids(ids: object) -> tuple[int, ...]:
+    if ids is None:
+        return ()
+    items = enumerate(_items("stop_token_ids", ids, "a list of token ids"))
+    return tuple(_integer(f"stop_token_ids[{at}]", token_id, 0, None) for at, token_id in items)
+
+
+def _logit_bias(biases: object) -> Mapping[int, float] | None:
+    if biases is None:
+        return None
+    if not isinstance(biases, Mapping):
+        raise InvalidRequestError("logit_bias", biases, "a mapping of token ids to numbers")
+    found: dict[int, float] = {}
+    for token_id, bias in cast(Mapping[object, object], biases).items():
+        name = f"logit_bias[{token_id!r}]"
+        found[_integer(name, token_id, 0, None)] = _number(name, bias, -math.inf, math.inf)
+    return MappingProxyType(found)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SamplingParams:
     """How to choose tokens, and when to stop. None means the model's own default.
 
-    temperature 0 is greedy. top_k <= 0 and top_p 1 are off. `stop` strings are not returned.
-    `max_tokens` None runs to the end of the turn or of the context. `logprobs` k returns the k
-    likeliest tokens beside the chosen one. Raises InvalidRequestError naming field and range.
+    temperature 0 is greedy. top_k <= 0 and top_p 1 are off. `seed` None or -1 draws one. `stop`
+    strings are not returned; nothing stops before `min_tokens`. `max_tokens` None runs to the end
+    of the turn or of the context. `logprobs` k returns the k likeliest tokens beside the chosen
+    one. `logit_bias` is held to 100 either way, and -100 bans. Lists and mappings are copied, so
+    that a value never changes. Raises InvalidRequestError naming field and range.
     """
 
     temperature: float | None = None
@@ -116,7 +188,7 @@ class SamplingParams:
     repetition_penalty: float | None = None
     presence_penalty: float = 0.0
     frequency_penalty: float = 0.0
-    logit_bias: Mapping[int, float] | None = None
+    logit_bias: Mapping[int, float] | None = field(default=None, hash=False)
     seed: int | None = None
     n: int = 1
     max_tokens: int | None = None
@@ -129,33 +201,29 @@ class SamplingParams:
     skip_special_tokens: bool = True
 
     def __post_init__(self) -> None:
-        _check_range("temperature", self.temperature, 0, 100)
-        _check_range("top_p", self.top_p, 0, 1)
-        _check_range("min_p", self.min_p, 0, 1)
-        _check_range("presence_penalty", self.presence_penalty, -2, 2)
-        _check_range("frequency_penalty", self.frequency_penalty, -2, 2)
-        _check_range("repetition_penalty", self.repetition_penalty, math.ulp(0.0), math.inf)
-        if self.repetition_penalty == math.inf:
-            raise InvalidRequestError("repetition_penalty", math.inf, "finite")
-        _check_int("top_k", self.top_k, -(2**63))
-        _check_int("seed", self.seed, -(2**63), 2**64 - 1)
-        _check_int("n", self.n, 1, _MAX_CHOICES)
-        _check_int("max_tokens", self.max_tokens, 1)
-        _check_int("min_tokens", self.min_tokens, 0)
-        _check_int("logprobs", self.logprobs, 0, _MAX_LOGPROBS)
-        _check_int("prompt_logprobs", self.prompt_logprobs, 0, _MAX_LOGPROBS)
-        if len(self.stop_strings) > _MAX_STOPS:
-            allowed = f"at most {_MAX_STOPS} strings"
-            raise InvalidRequestError("stop", len(self.stop_strings), allowed)
-        for text in self.stop_strings:
-            if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-                raise InvalidRequestError("stop", text, "a string or a list of strings")
-        for token_id in self.stop_token_ids:
-            _check_int("stop_token_ids", token_id, 0)
-        for token_id, bias in (self.logit_bias or {}).items():
-            _check_int(f"logit_bias[{token_id!r}]", token_id, 0)
-            if math.isnan(bias):
-                raise InvalidRequestError(f"logit_bias[{token_id!r}]", bias, "a number")
+        for name, low, high in _NUMBERS:
+            value = getattr(self, name)
+            if value is not None or name in _NEVER_NONE:
+                self._set(name, _number(name, value, low, high))
+        for name, low, high in _INTEGERS:
+            value = getattr(self, name)
+            if value is not None or name in _NEVER_NONE:
+                self._set(name, _integer(name, value, low, high))
+        for name in ("ignore_eos", "skip_special_tokens"):
+            if not isinstance(getattr(self, name), bool):
+                raise InvalidRequestError(name, getattr(self, name), "True or False")
+        self._set("stop", _stops(self.stop))
+        self._set("stop_token_ids", _stop_token_ids(self.stop_token_ids))
+        self._set("logit_bias", _logit_bias(self.logit_bias))
+        if self.max_tokens is not None and self.min_tokens > self.max_tokens:
+            allowed = f"at most max_tokens, which is {self.max_tokens}"
+            raise InvalidRequestError("min_tokens", self.min_tokens, allowed)
+        if self.seed == -1:
+            self._set("seed", None)
+
+    def _set(self, name: str, value: object) -> None:
+        """Puts a field into its one form, while the value is made and nobody has it yet."""
+        object.__setattr__(self, name, value)
 
     @property
     def stop_strings(self) -> tuple[str, ...]:
@@ -179,9 +247,6 @@ class SamplingParams:
             frequency_penalty=float(self.frequency_penalty),
             logit_bias=tuple(sorted((self.logit_bias or {}).items())),
         )
-
-    def with_seed(self, seed: int) -> SamplingParams:
-        return replace(self, seed=seed)
 
 
 @dataclass(frozen=True, slots=True)
