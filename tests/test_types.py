@@ -183,7 +183,9 @@ def test_text_of_an_output_is_the_first_choices() -> None:
     assert output.text == "a"
 
 
-@pytest.mark.parametrize("value", ["x" * 10**6, 10**5000, [1] * 10**6])
+@pytest.mark.parametrize(
+    "value", ["x" * 10**6, 10**5000, [1] * 10**6], ids=["text", "integer", "list"]
+)
 def test_message_stays_short_however_long_the_value(value: Any) -> None:
     with pytest.raises(InvalidRequestError) as caught:
         SamplingParams(temperature=value)
