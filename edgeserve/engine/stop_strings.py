@@ -1,4 +1,7 @@
-"""Stop strings over streamed text: found across pieces, and never let out half."""
+"""Stop strings over streamed text: found across pieces, and never let out half.
+
+What comes out depends on the text alone, never on how it was cut into pieces.
+"""
 
 from __future__ import annotations
 
@@ -15,29 +18,32 @@ class StopStrings:
     def feed(self, text: str) -> tuple[str, str | None]:
         """(text that may go out, the stop string found or None).
 
-        The earliest match wins, the shortest of those that begin together. Nothing from the
-        match on goes out.
+        The match that is complete first wins, the longest of those that end together. Nothing
+        from its beginning on goes out.
         """
         buffer = self._held + text
-        found = [(at, len(stop), stop) for stop in self._stops if (at := buffer.find(stop)) >= 0]
+        found = [
+            (at + len(stop), at, stop) for stop in self._stops if (at := buffer.find(stop)) >= 0
+        ]
         if found:
-            at, _, stop = min(found)
+            _, at, stop = min(found)
             self._held = ""
             return buffer[:at], stop
-        keep = self._length_to_hold(buffer)
-        self._held = buffer[len(buffer) - keep :]
-        return buffer[: len(buffer) - keep], None
+        end = min((_begun(buffer, stop) for stop in self._stops), default=len(buffer))
+        self._held = buffer[end:]
+        return buffer[:end], None
 
     def finish(self) -> str:
         """What was held back: the text ended before it became a stop string."""
         held, self._held = self._held, ""
         return held
 
-    def _length_to_hold(self, buffer: str) -> int:
-        """The longest end of `buffer` that begins a stop string."""
-        longest = max((len(stop) - 1 for stop in self._stops), default=0)
-        for length in range(min(longest, len(buffer)), 0, -1):
-            end = buffer[len(buffer) - length :]
-            if any(stop.startswith(end) for stop in self._stops):
-                return length
-        return 0
+
+def _begun(buffer: str, stop: str) -> int:
+    """Where in `buffer` a stop string begins that is not complete; the end if none does."""
+    at = buffer.find(stop[0], max(0, len(buffer) - len(stop) + 1))
+    while at >= 0:
+        if stop.startswith(buffer[at:]):
+            return at
+        at = buffer.find(stop[0], at + 1)
+    return len(buffer)
