@@ -47,7 +47,8 @@ es_status es_weight_create(es_type type, int64_t n_rows, int64_t n_cols, es_weig
     }
     *weight = (es_weight){type, n_rows, n_cols, n_panels, panel_bytes, NULL};
     const size_t bytes = (size_t)es_weight_bytes(weight);
-    weight->data = es_os_pages(bytes, bytes >= HUGE_PAGE);
+    // Small weights too: the system joins neighbouring maps, and their huge pages span them.
+    weight->data = es_os_pages(bytes, 1);
     if (weight->data == NULL) {
         free(weight);
         return ES_ERR_MEMORY;

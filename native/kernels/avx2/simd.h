@@ -6,9 +6,10 @@
 #include <immintrin.h>
 #include <stdint.h>
 
-#define SIMD      static inline __attribute__((always_inline))
-#define SIMD_LONG SIMD
-#define SIMD_NAME "avx2"
+#define SIMD        static inline __attribute__((always_inline))
+#define SIMD_LONG   SIMD
+#define SIMD_NAME   "avx2"
+#define SIMD_MATMUL es_matmul_avx2
 
 enum { SIMD_REGISTERS = 8 };
 

@@ -1,13 +1,17 @@
-// The table of one kernel set: the generic bodies over the simd.h that was included before.
+// The table of one kernel set: the generic bodies over the simd.h that was included before. Its
+// matmul, SIMD_MATMUL, is a file of its own: it takes long to compile.
 #ifndef ES_KERNELS_GENERIC_TABLE_H
 #define ES_KERNELS_GENERIC_TABLE_H
 
 #include "kernels/generic/attention.h"
 #include "kernels/generic/rows.h"
 #include "kernels/kernels.h"
+#include "kernels/matmul.h"
 
 static const es_kernels table = {
     .name = SIMD_NAME,
+    .matmul = SIMD_MATMUL,
+    .weight_row = es_weight_row,
     .quantize_32 = quantize_32,
     .quantize_256 = quantize_256,
     .rms_norm = rms_norm,
