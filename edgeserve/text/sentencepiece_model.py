@@ -83,7 +83,7 @@ def _read_scores(fields: TokenizerFields, num_tokens: int) -> Sequence[float]:
 
 
 def _piece_types(vocabulary: Vocabulary) -> bytes:
-    """Control tokens never come out of a merge; user-defined and unused ones may.
+    """Control tokens never come out of a merge (the reference would let them); others may.
 
     Of several unknown tokens only the first is the library's.
     """

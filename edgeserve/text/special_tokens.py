@@ -101,7 +101,8 @@ class SpecialTokens:
             if special.strips_left:
                 start = at + len(text[at:start].rstrip(_SPACES))
             if special.strips_right:
-                end = len(text) - len(text[end:].lstrip(_SPACES))
+                while end < len(text) and text[end] in _SPACES:
+                    end += 1
             matches.append(_Match(start, end, special.token_id))
             kept += (text[at:start], _COVER * (end - start))
             at = search_from = end
