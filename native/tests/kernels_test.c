@@ -1,0 +1,529 @@
+// Every kernel set against ref, bit by bit, over sizes and values of every sort. Prints what a set
+// computed as a checksum, so that sets of different processors can be compared too.
+//   kernels_test          checks; the last line is "N passed, N failed"
+//   kernels_test sets     names the kernel sets that this processor runs
+#include <stdlib.h>
+
+#include "kernels/kernels.h"
+#include "tests/check.h"
+
+enum { MOST = 1100, GUARD = 32 };
+
+static const char *const set_names[] = {"avx512", "avx2", "neon", "ref"};
+
+// What a kernel wrote, from all of its cases: bytes, with every NaN the same.
+typedef struct {
+    uint8_t bytes[1 << 17];
+    size_t n_bytes;
+} record;
+
+static void put_bytes(record *to, const void *data, size_t n_bytes) {
+    if (to->n_bytes + n_bytes > sizeof to->bytes) {
+        fprintf(stderr, "a record is too small\n");
+        exit(2);
+    }
+    memcpy(to->bytes + to->n_bytes, data, n_bytes);
+    to->n_bytes += n_bytes;
+}
+
+// Which NaN comes out of an operation is the processor's choice: one stands for all.
+static void put_floats(record *to, const float *x, int64_t n) {
+    for (int64_t i = 0; i < n; i++) {
+        const float value = isnan(x[i]) ? NAN : x[i];
+        put_bytes(to, &value, sizeof value);
+    }
+}
+
+static void put_halfs(record *to, const uint16_t *x, int64_t n) {
+    for (int64_t i = 0; i < n; i++) {
+        const uint16_t value = (x[i] & 0x7fff) > 0x7c00 ? 0x7e00 : x[i];
+        put_bytes(to, &value, sizeof value);
+    }
+}
+
+// One case: n elements of one kind, the inputs drawn from `source`, the outputs put down.
+typedef void run_case(const es_kernels *k, random_source *source, float_kind kind, int64_t n,
+                      record *out);
+
+// --- rows ----------------------------------------------------------------------------------------
+
+// Inputs and an output of one case. What lies past n must not come in, nor be written.
+typedef struct {
+    float a[MOST + GUARD];
+    float b[MOST + GUARD];
+    float out[MOST + GUARD];
+} row_buffers;
+
+static row_buffers row;
+
+static void draw_row(random_source *source, float_kind kind, int64_t n) {
+    for (int64_t i = 0; i < MOST + GUARD; i++) {
+        row.a[i] = row.b[i] = NAN;
+        row.out[i] = 12345.0f;
+    }
+    random_floats(source, kind, n, row.a);
+    random_floats(source, kind, n, row.b);
+}
+
+static void run_rms_norm(const es_kernels *k, random_source *source, float_kind kind, int64_t n,
+                         record *out) {
+    draw_row(source, kind, n);
+    k->rms_norm(row.a, row.b, n, 1e-5f, row.out);
+    put_floats(out, row.out, n + GUARD);
+    k->rms_norm(row.a, row.b, n, 1e-5f, row.a); // in place
+    put_floats(out, row.a, n);
+}
+
+#define RUN_GATED(name)                                                                            \
+    static void run_##name(const es_kernels *k, random_source *source, float_kind kind, int64_t n, \
+                           record *out) {                                                          \
+        draw_row(source, kind, n);                                                                 \
+        k->name(row.a, row.b, n, row.out);                                                         \
+        put_floats(out, row.out, n + GUARD);                                                       \
+        k->name(row.a, row.b, n, row.b);                                                           \
+        put_floats(out, row.b, n);                                                                 \
+    }
+RUN_GATED(add)
+RUN_GATED(gated_silu)
+RUN_GATED(gated_gelu_tanh)
+RUN_GATED(gated_relu_squared)
+
+static void run_scale(const es_kernels *k, random_source *source, float_kind kind, int64_t n,
+                      record *out) {
+    draw_row(source, kind, n);
+    k->scale(row.a, 0.3f, n, row.out);
+    put_floats(out, row.out, n + GUARD);
+}
+
+static void run_soft_cap(const es_kernels *k, random_source *source, float_kind kind, int64_t n,
+                         record *out) {
+    draw_row(source, kind, n);
+    k->soft_cap(row.a, 2.5f, n, row.out);
+    put_floats(out, row.out, n + GUARD);
+}
+
+static void run_rope(const es_kernels *k, random_source *source, float_kind kind, int64_t n,
+                     record *out) {
+    draw_row(source, kind, n);
+    const int64_t n_pairs = n / 2;
+    k->rope_halves(row.a, row.b, n_pairs);
+    put_floats(out, row.a, n + GUARD);
+    draw_row(source, kind, n);
+    k->rope_interleaved(row.a, row.b, n_pairs);
+    put_floats(out, row.a, n + GUARD);
+}
+
+static void run_quantize(const es_kernels *k, random_source *source, float_kind kind, int64_t n,
+                         record *out) {
+    int8_t q[MOST + 256];
+    float d[MOST / 32 + 1], s[MOST / 32 + 1];
+    int16_t sums[MOST / 16 + 17];
+    draw_row(source, kind, n);
+    const float tiny = n % 3 == 0 ? 1e-32f : 1.0f; // blocks of next to nothing
+    for (int64_t i = 0; i < n && i < 32; i++) {
+        row.a[i] *= tiny;
+    }
+    const int64_t n_32 = (n + 31) / 32, n_256 = (n + 255) / 256;
+    k->quantize_32(row.a, n, q, d, s);
+    put_bytes(out, q, (size_t)n_32 * 32);
+    put_floats(out, d, n_32);
+    put_floats(out, s, n_32);
+    k->quantize_256(row.a, n, q, d, sums);
+    put_bytes(out, q, (size_t)n_256 * 256);
+    put_floats(out, d, n_256);
+    put_bytes(out, sums, (size_t)n_256 * 16 * sizeof *sums);
+}
+
+static void run_argmax(const es_kernels *k, random_source *source, float_kind kind, int64_t n,
+                       record *out) {
+    draw_row(source, kind, n);
+    for (int repeat = 0; repeat < 2; repeat++) {
+        int64_t index;
+        float value;
+        int32_t is_finite;
+        k->argmax(row.a, n, &index, &value, &is_finite);
+        put_bytes(out, &index, sizeof index);
+        put_floats(out, &value, 1);
+        put_bytes(out, &is_finite, sizeof is_finite);
+        for (int64_t i = 0; i < n; i++) { // again, with equals
+            row.a[i] = (float)random_below(source, 3) - (n % 2 == 0 ? 1.0f : INFINITY);
+        }
+    }
+}
+
+static void run_sum_exp(const es_kernels *k, random_source *source, float_kind kind, int64_t n,
+                        record *out) {
+    draw_row(source, kind, n);
+    const float sums[2] = {k->sum_exp(row.a, n, 8.0f), k->sum_exp(row.a, n, -60.0f)};
+    put_floats(out, sums, 2);
+}
+
+static void run_store(const es_kernels *k, random_source *source, float_kind kind, int64_t n,
+                      record *out) {
+    enum { SIZE = ES_HEAD_MAX * ES_KV_BLOCK };
+    static uint16_t block[SIZE];
+    const int64_t size = n < ES_HEAD_MAX ? n : ES_HEAD_MAX;
+    draw_row(source, kind, size);
+    for (int64_t i = 0; i < size; i++) { // down to where halfs are subnormal, and below
+        row.a[i] *= i % 3 == 0 ? 1.0f : i % 3 == 1 ? 0x1p-16f : 0x1p-25f;
+    }
+    memset(block, 0x55, sizeof block);
+    k->store_key(row.a, size, block, random_below(source, ES_KV_BLOCK));
+    put_halfs(out, block, size * ES_KV_BLOCK);
+    memset(block, 0x55, sizeof block);
+    k->store_value(row.a, size, block, random_below(source, ES_KV_BLOCK));
+    put_halfs(out, block, size * ES_KV_BLOCK);
+}
+
+// --- attention -----------------------------------------------------------------------------------
+
+enum { N_BLOCKS = 40, QUERIES = 12 };
+
+// A pool of scattered blocks, of which a span sees positions [first, end) and no more.
+typedef struct {
+    uint16_t keys[N_BLOCKS * ES_HEAD_MAX * ES_KV_BLOCK];
+    uint16_t values[N_BLOCKS * ES_HEAD_MAX * ES_KV_BLOCK];
+    int32_t table[N_BLOCKS];
+    float queries[QUERIES * ES_HEAD_MAX];
+    float o[QUERIES][ES_HEAD_MAX + GUARD];
+    float merged[ES_HEAD_MAX];
+    es_attention_span span;
+    es_attention_partial partials[QUERIES];
+} attention_case;
+
+static attention_case attention;
+
+static const int32_t head_sizes[][2] = {{64, 64},  {128, 128}, {256, 256}, {80, 80},   {96, 96},
+                                        {112, 64}, {32, 48},   {16, 16},   {192, 128}, {100, 100},
+                                        {33, 17},  {1, 1},     {72, 72}};
+enum { N_HEAD_SIZES = sizeof head_sizes / sizeof head_sizes[0] };
+
+static void draw_attention(random_source *source, int64_t n, float_kind kind) {
+    es_attention_span *span = &attention.span;
+    for (int32_t i = 0; i < N_BLOCKS; i++) {
+        attention.table[i] = N_BLOCKS - 1 - i;
+    }
+    for (int32_t i = N_BLOCKS - 1; i > 0; i--) {
+        const int64_t j = random_below(source, i + 1);
+        const int32_t other = attention.table[j];
+        attention.table[j] = attention.table[i];
+        attention.table[i] = other;
+    }
+    const int32_t *sizes = head_sizes[n % N_HEAD_SIZES];
+    const int32_t end = (int32_t)random_below(source, N_BLOCKS * ES_KV_BLOCK) + 1;
+    *span = (es_attention_span){
+        .k_pool = attention.keys,
+        .v_pool = attention.values,
+        .table = attention.table,
+        .first = n % 2 == 0 ? 0 : (int32_t)random_below(source, end),
+        .end = end,
+        .key_size = sizes[0],
+        .value_size = sizes[1],
+        .scale = 0.125f,
+        .soft_cap = n % 5 == 4 ? 20.0f : 0.0f,
+    };
+    const int64_t n_queries = QUERIES * span->key_size;
+    random_floats(source, kind == SPECIAL ? SPECIAL : TAME, n_queries, attention.queries);
+}
+
+// Up to 4 in size.
+static uint16_t small_half(uint64_t bits) {
+    return (uint16_t)((bits >> 16 & 0x8000) | bits % 0x4400);
+}
+
+// Fills visible slots with random halfs and all others with `poison`.
+static void fill_pools(uint64_t seed, uint16_t poison) {
+    const es_attention_span *span = &attention.span;
+    random_source source = {seed};
+    for (int32_t position = 0; position < N_BLOCKS * ES_KV_BLOCK; position++) {
+        const int visible = position >= span->first && position < span->end;
+        const int64_t block = attention.table[position / ES_KV_BLOCK];
+        const int64_t slot = position % ES_KV_BLOCK;
+        uint16_t *k = attention.keys + block * span->key_size * ES_KV_BLOCK + slot;
+        uint16_t *v = attention.values + (block * ES_KV_BLOCK + slot) * span->value_size;
+        for (int32_t i = 0; i < span->key_size || i < span->value_size; i++) {
+            const uint64_t bits = random_bits(&source);
+            if (i < span->key_size) {
+                k[i * ES_KV_BLOCK] = visible ? small_half(bits) : poison;
+            }
+            if (i < span->value_size) {
+                v[i] = visible ? small_half(bits >> 20) : poison;
+            }
+        }
+    }
+}
+
+static void put_partials(record *out, int64_t n_queries) {
+    for (int64_t i = 0; i < n_queries; i++) {
+        put_floats(out, &attention.partials[i].m, 1);
+        put_floats(out, &attention.partials[i].l, 1);
+        put_floats(out, attention.o[i], attention.span.value_size + GUARD);
+    }
+}
+
+static void run_chunk(const es_kernels *k, int64_t chunk, const float *queries, int64_t n) {
+    for (int64_t i = 0; i < n; i++) {
+        for (int64_t j = 0; j < ES_HEAD_MAX + GUARD; j++) {
+            attention.o[i][j] = 12345.0f;
+        }
+        attention.partials[i] = (es_attention_partial){5.0f, 5.0f, attention.o[i]};
+    }
+    k->attention_chunk(&attention.span, chunk, queries, n, attention.partials);
+}
+
+// Partials of every chunk, the one past the end too, for 1 to 12 queries; and the first query's
+// merged from left to right.
+static void run_attention(const es_kernels *k, random_source *source, float_kind kind, int64_t n,
+                          record *out) {
+    draw_attention(source, n, kind);
+    fill_pools((uint64_t)n, 0x7e00);
+    const int64_t n_queries = n % QUERIES + 1;
+    es_attention_partial merged = {-INFINITY, 0.0f, attention.merged};
+    memset(attention.merged, 0, sizeof attention.merged);
+    const int64_t last = (attention.span.end - 1) / ES_KV_CHUNK;
+    for (int64_t chunk = 0; chunk <= last + 1; chunk++) {
+        run_chunk(k, chunk, attention.queries, n_queries);
+        if (chunk <= 1 || chunk >= last) {
+            put_partials(out, n_queries);
+        }
+        k->attention_merge(&merged, attention.partials, attention.span.value_size);
+    }
+    put_floats(out, &merged.m, 1);
+    put_floats(out, &merged.l, 1);
+    k->attention_finish(&merged, attention.span.value_size, attention.merged);
+    put_floats(out, attention.merged, attention.span.value_size);
+}
+
+// --- sets against ref ----------------------------------------------------------------------------
+
+static const struct {
+    const char *name;
+    run_case *run;
+} cases[] = {
+    {"rms_norm", run_rms_norm},
+    {"add", run_add},
+    {"scale", run_scale},
+    {"gated_silu", run_gated_silu},
+    {"gated_gelu_tanh", run_gated_gelu_tanh},
+    {"gated_relu_squared", run_gated_relu_squared},
+    {"soft_cap", run_soft_cap},
+    {"rope", run_rope},
+    {"quantize", run_quantize},
+    {"argmax", run_argmax},
+    {"sum_exp", run_sum_exp},
+    {"store", run_store},
+    {"attention", run_attention},
+};
+enum { N_CASES = sizeof cases / sizeof cases[0] };
+
+static uint64_t add_to_checksum(uint64_t checksum, const record *r) { // FNV-1a
+    for (size_t i = 0; i < r->n_bytes; i++) {
+        checksum = (checksum ^ r->bytes[i]) * 0x100000001b3u;
+    }
+    return checksum;
+}
+
+static void compare_with_ref(const es_kernels *k, int c) {
+    static const int64_t odd_sizes[] = {96, 127, 255, 256, 257, 511, 576, 1024, 1025};
+    static record ours, refs;
+    uint64_t checksum = 0xcbf29ce484222325u;
+    for (int64_t i = 1; i <= 70 + (int64_t)(sizeof odd_sizes / sizeof odd_sizes[0]); i++) {
+        const int64_t n = i <= 70 ? i : odd_sizes[i - 71];
+        for (int kind = 0; kind < N_KINDS; kind++) {
+            const uint64_t seed = (uint64_t)(n * N_KINDS + kind);
+            ours.n_bytes = refs.n_bytes = 0;
+            cases[c].run(k, &(random_source){seed}, (float_kind)kind, n, &ours);
+            cases[c].run(es_kernels_ref(), &(random_source){seed}, (float_kind)kind, n, &refs);
+            CHECK(ours.n_bytes == refs.n_bytes && memcmp(ours.bytes, refs.bytes, ours.n_bytes) == 0,
+                  "%s differs from ref in %s, n = %d, kind %d", k->name, cases[c].name, (int)n,
+                  kind);
+            checksum = add_to_checksum(checksum, &ours);
+        }
+    }
+    printf("%s %s %016llx\n", k->name, cases[c].name, (unsigned long long)checksum);
+}
+
+// Every half, and the floats around each boundary between two of them.
+static void compare_halfs(const es_kernels *k) {
+    static const uint32_t offsets[] = {0, 1, 0xfff, 0x1000, 0x1001, 0x1fff};
+    float x[16];
+    uint16_t ours[16], refs[16];
+    int n_different = 0;
+    for (uint32_t high = 0; high < 1u << 19; high += 16) {
+        for (size_t j = 0; j < sizeof offsets / sizeof offsets[0]; j++) {
+            for (uint32_t i = 0; i < 16; i++) {
+                const uint32_t bits = (high + i) << 13 | offsets[j];
+                memcpy(&x[i], &bits, sizeof bits);
+            }
+            k->store_value(x, 16, ours, 0);
+            es_kernels_ref()->store_value(x, 16, refs, 0);
+            for (int i = 0; i < 16; i++) {
+                n_different += ours[i] != refs[i] && !isnan(x[i]);
+            }
+        }
+    }
+    CHECK(n_different == 0, "%s rounds %d floats to other halfs than ref", k->name, n_different);
+}
+
+// --- the attention laws --------------------------------------------------------------------------
+
+static void check_attention_laws(const es_kernels *k, int64_t n) {
+    static record together, alone, poisoned;
+    random_source source = {(uint64_t)n};
+    draw_attention(&source, n, TAME);
+    fill_pools((uint64_t)n, 0x7e00);
+    const int64_t n_chunks = (attention.span.end + ES_KV_CHUNK - 1) / ES_KV_CHUNK;
+    const int64_t chunk = random_below(&source, n_chunks);
+    const int64_t n_queries = n % QUERIES + 1;
+    const es_attention_span whole = attention.span;
+    together.n_bytes = alone.n_bytes = poisoned.n_bytes = 0;
+    run_chunk(k, chunk, attention.queries, n_queries);
+    put_partials(&together, n_queries);
+    const es_attention_partial first = attention.partials[0];
+
+    for (int64_t i = 0; i < n_queries; i++) {
+        run_chunk(k, chunk, attention.queries + i * whole.key_size, 1);
+        put_partials(&alone, 1);
+    }
+    CHECK(memcmp(together.bytes, alone.bytes, together.n_bytes) == 0,
+          "%s: %d queries together differ from one by one", k->name, (int)n_queries);
+
+    // A chunk reads its own visible slots and nothing else.
+    const int32_t start = (int32_t)chunk * ES_KV_CHUNK;
+    attention.span.first = whole.first > start ? whole.first : start;
+    attention.span.end = whole.end < start + ES_KV_CHUNK ? whole.end : start + ES_KV_CHUNK;
+    const int visible = attention.span.first < attention.span.end;
+    CHECK(visible || (first.l == 0.0f && first.m == -INFINITY && attention.o[0][0] == 0.0f),
+          "%s: a chunk before the span is not empty", k->name);
+    if (visible) {
+        static attention_case before;
+        before = attention;
+        attention.span = whole;
+        fill_pools((uint64_t)n, 0x7e00);
+        attention.span = before.span;
+        for (int32_t p = 0; p < N_BLOCKS * ES_KV_BLOCK; p++) {
+            // Other chunks' slots become infinities.
+            if (p >= attention.span.first && p < attention.span.end) {
+                continue;
+            }
+            const int64_t block = attention.table[p / ES_KV_BLOCK], slot = p % ES_KV_BLOCK;
+            for (int32_t d = 0; d < whole.key_size; d++) {
+                attention.keys[(block * whole.key_size + d) * ES_KV_BLOCK + slot] = 0x7c00;
+            }
+            for (int32_t d = 0; d < whole.value_size; d++) {
+                attention.values[(block * ES_KV_BLOCK + slot) * whole.value_size + d] = 0xfc00;
+            }
+        }
+        run_chunk(k, chunk, attention.queries, n_queries);
+        put_partials(&poisoned, n_queries);
+        CHECK(memcmp(together.bytes, poisoned.bytes, together.n_bytes) == 0,
+              "%s: slots that are not visible change a partial", k->name);
+    }
+}
+
+static void check_merging(const es_kernels *k) {
+    float a_o[20], b_o[20], before[20];
+    random_source source = {7};
+    random_floats(&source, TAME, 20, a_o);
+    memcpy(before, a_o, sizeof before);
+    random_floats(&source, TAME, 20, b_o);
+    es_attention_partial a = {3.0f, 2.0f, a_o};
+    const es_attention_partial empty = {-INFINITY, 0.0f, (float[20]){0}};
+    k->attention_merge(&a, &empty, 20);
+    CHECK(a.m == 3.0f && a.l == 2.0f && memcmp(a_o, before, sizeof before) == 0,
+          "%s: an empty partial changes another", k->name);
+    const es_attention_partial b = {1.0f, 1.5f, b_o};
+    es_attention_partial from_empty = {-INFINITY, 0.0f, (float[20]){0}};
+    k->attention_merge(&from_empty, &b, 20);
+    CHECK(from_empty.m == 1.0f && from_empty.l == 1.5f &&
+              memcmp(from_empty.o, b_o, sizeof b_o) == 0,
+          "%s: merging into an empty partial is no copy", k->name);
+    const es_attention_partial broken = {NAN, NAN, b_o};
+    k->attention_merge(&a, &broken, 20);
+    CHECK(isnan(a.l) && isnan(a_o[0]), "%s: a NaN partial is lost in merging", k->name);
+}
+
+static void check_argmax(const es_kernels *k) {
+    float x[40];
+    int64_t index;
+    float value;
+    int32_t is_finite;
+    for (int i = 0; i < 40; i++) {
+        x[i] = -2.0f;
+    }
+    x[37] = x[21] = x[5] = 3.0f;
+    k->argmax(x, 40, &index, &value, &is_finite);
+    CHECK(index == 5 && value == 3.0f && is_finite == 1, "%s: argmax of equals", k->name);
+    x[39] = NAN;
+    k->argmax(x, 40, &index, &value, &is_finite);
+    CHECK(index == 5 && is_finite == 0, "%s: argmax does not see NaN", k->name);
+    x[39] = INFINITY;
+    k->argmax(x, 40, &index, &value, &is_finite);
+    CHECK(index == 39 && is_finite == 0, "%s: argmax does not see infinity", k->name);
+    for (int i = 0; i < 40; i++) {
+        x[i] = -INFINITY;
+    }
+    k->argmax(x, 40, &index, &value, &is_finite);
+    CHECK(index == 0 && is_finite == 0, "%s: all -infinity passes for finite", k->name);
+    x[33] = -1e30f;
+    k->argmax(x, 40, &index, &value, &is_finite);
+    CHECK(index == 33 && value == -1e30f && is_finite == 1, "%s: banned tokens", k->name);
+}
+
+static void check_quantize(const es_kernels *k) {
+    float x[256], d[8], s[8];
+    int8_t q[256];
+    int16_t sums[16];
+    for (int i = 0; i < 256; i++) {
+        x[i] = (float)(i % 255 - 127);
+    }
+    x[32] = NAN;
+    x[64] = -INFINITY;
+    memset(x + 96, 0, 32 * sizeof *x);
+    x[100] = 9e-31f;
+    k->quantize_32(x, 256, q, d, s);
+    CHECK(d[0] == 1.0f && q[0] == -127 && q[31] == -96 && s[0] == -3568.0f, "%s: Q32", k->name);
+    CHECK(isnan(d[1]) && q[33] == 0 && s[1] == 0.0f, "%s: Q32 hides NaN", k->name);
+    CHECK(isnan(d[2]) && q[64] == 0 && s[2] == 0.0f, "%s: Q32 hides infinity", k->name);
+    CHECK(d[3] == 0.0f && q[100] == 0 && s[3] == 0.0f, "%s: Q32 of next to nothing", k->name);
+    k->quantize_256(x, 256, q, d, sums);
+    CHECK(isnan(d[0]) && q[255] == 0 && sums[15] == 0, "%s: Q256 hides NaN", k->name);
+    x[32] = x[64] = 0.0f;
+    k->quantize_256(x, 256, q, d, sums);
+    CHECK(d[0] == 1.0f && q[255] == -127 && sums[0] == -1912, "%s: Q256", k->name);
+}
+
+static void check_set(const es_kernels *k) {
+    for (int c = 0; c < N_CASES; c++) {
+        compare_with_ref(k, c);
+    }
+    compare_halfs(k);
+    for (int64_t n = 0; n < 200; n++) {
+        check_attention_laws(k, n);
+    }
+    check_merging(k);
+    check_argmax(k);
+    check_quantize(k);
+}
+
+int main(int n_arguments, char **arguments) {
+    const int only_names = n_arguments > 1 && strcmp(arguments[1], "sets") == 0;
+    for (size_t i = 0; i < sizeof set_names / sizeof set_names[0]; i++) {
+        const es_kernels *k = es_kernels_select(set_names[i]);
+        if (k == NULL) {
+            continue;
+        }
+        if (only_names) {
+            printf("%s\n", k->name);
+            continue;
+        }
+        CHECK(strcmp(k->name, set_names[i]) == 0, "%s is called %s", set_names[i], k->name);
+        check_set(k);
+    }
+    if (only_names) {
+        return 0;
+    }
+    CHECK(es_kernels_select("none") == NULL, "a set that is none");
+    CHECK(es_kernels_select(NULL) != NULL, "no set at all");
+    return report();
+}
