@@ -24,26 +24,42 @@ from edgeserve.loader.progress import Progress, SilentProgress
 from edgeserve.loader.store import LicenseGate, resolve_model
 from edgeserve.loader.tensors import TensorReader
 from edgeserve.models import build_plan
-from edgeserve.plan.ops import Plan
+from edgeserve.plan.ops import Linear, Plan
 from edgeserve.runner.batch import BLOCK_SIZE
+from edgeserve.runner.native_runner import NativeRunner, num_cores
 from edgeserve.runner.oracle_runner import OracleRunner
+from edgeserve.runner.runner import Runner
 from edgeserve.text.chat_template import ChatTemplate
 from edgeserve.text.tokenizer import Tokenizer, build_tokenizer
 from edgeserve.types import Metadata, SamplingDefaults, SamplingParams
 
 _NUMPY_TYPES: Mapping[str, type[np.floating]] = {"float32": np.float32, "float64": np.float64}
 _ENGINE_SHARE_OF_MEMORY = 0.5
+_DEVICES = ("auto", "cpu", "oracle")
+_POSITIVE_OPTIONS = (
+    "num_threads",
+    "max_model_len",
+    "kv_cache_memory",
+    "max_num_batched_tokens",
+    "max_num_seqs",
+)
+_NATIVE_KV_BYTES = 2
+# Weights multiplied a second, before the first step has told: low, so that it is short.
+_NATIVE_PRIOR_RATE = 50e9
+_ORACLE_PRIOR_RATE = 5e9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineOptions:
     """What a user may set about an engine; None means decided by model and machine.
 
-    `dtype` is the oracle's, "float32" or "float64". `kv_cache_memory` is bytes for K and V.
+    `device` "auto" is the CPU; "oracle" the numpy executor, whose `dtype` is "float32" or
+    "float64". `kv_cache_memory` is bytes for K and V.
     """
 
     device: str = "auto"
     dtype: str = "float32"
+    num_threads: int | None = None
     max_model_len: int | None = None
     kv_cache_memory: int | None = None
     max_num_batched_tokens: int = 512
@@ -51,11 +67,11 @@ class EngineOptions:
     chat_template: str | None = None
 
     def __post_init__(self) -> None:
-        if self.device not in ("auto", "oracle"):
-            raise InvalidRequestError("device", self.device, '"auto" or "oracle"')
+        if self.device not in _DEVICES:
+            raise InvalidRequestError("device", self.device, " or ".join(_DEVICES))
         if self.dtype not in _NUMPY_TYPES:
             raise InvalidRequestError("dtype", self.dtype, " or ".join(_NUMPY_TYPES))
-        for name in ("max_model_len", "kv_cache_memory", "max_num_batched_tokens", "max_num_seqs"):
+        for name in _POSITIVE_OPTIONS:
             value = getattr(self, name)
             if value is not None and (not isinstance(value, int) or value < 1):
                 raise InvalidRequestError(name, value, "a positive integer")
@@ -97,10 +113,9 @@ def load_model(
     plan = build_plan(file.metadata, file.tensors, max_model_len=options.max_model_len)
     _check_vocabulary(plan, tokenizer)
     defaults = sampling_defaults(file.metadata, resolved.entry)
-    dtype = _NUMPY_TYPES[options.dtype]
-    limits, num_blocks = _size(plan, options, np.dtype(dtype).itemsize)
+    limits, num_blocks = _size(plan, options)
     with TensorReader(file) as tensors:
-        runner = OracleRunner(plan, tensors, num_blocks=num_blocks, dtype=dtype)
+        runner = _runner(plan, tensors, num_blocks, options, config)
     engine = Engine(runner, tokenizer, limits, defaults, clock)
     template = _template(file.metadata, tokenizer, options.chat_template)
     return LoadedModel(
@@ -150,8 +165,26 @@ def _check_vocabulary(plan: Plan, tokenizer: Tokenizer) -> None:
         )
 
 
-def _size(plan: Plan, options: EngineOptions, element_bytes: int) -> tuple[EngineLimits, int]:
+def _runner(
+    plan: Plan, tensors: TensorReader, num_blocks: int, options: EngineOptions, config: Config
+) -> Runner:
+    if options.device == "oracle":
+        dtype = _NUMPY_TYPES[options.dtype]
+        return OracleRunner(plan, tensors, num_blocks=num_blocks, dtype=dtype)
+    return NativeRunner(
+        plan,
+        tensors,
+        num_blocks=num_blocks,
+        num_threads=options.num_threads or num_cores(),
+        max_rows=options.max_num_batched_tokens,
+        kernels=config.kernels,
+    )
+
+
+def _size(plan: Plan, options: EngineOptions) -> tuple[EngineLimits, int]:
     """Context and number of KV blocks that memory allows. Raises KVMemoryError if not even one."""
+    oracle = options.device == "oracle"
+    element_bytes = np.dtype(_NUMPY_TYPES[options.dtype]).itemsize if oracle else _NATIVE_KV_BYTES
     block_bytes = math.ceil(plan.kv_bytes_per_token(element_bytes)) * BLOCK_SIZE
     memory = options.kv_cache_memory
     if memory is None:
@@ -165,8 +198,19 @@ def _size(plan: Plan, options: EngineOptions, element_bytes: int) -> tuple[Engin
         needed = -(-(asked or BLOCK_SIZE) // BLOCK_SIZE) * block_bytes
         raise KVMemoryError(needed, memory)
     per_request = -(-max_model_len // BLOCK_SIZE)
-    limits = EngineLimits(max_model_len, options.max_num_batched_tokens, options.max_num_seqs)
+    limits = EngineLimits(
+        max_model_len,
+        options.max_num_batched_tokens,
+        options.max_num_seqs,
+        prior_s_per_row=_num_weights(plan) / (_ORACLE_PRIOR_RATE if oracle else _NATIVE_PRIOR_RATE),
+    )
     return limits, min(num_blocks, per_request * options.max_num_seqs)
+
+
+def _num_weights(plan: Plan) -> int:
+    """Multiplications that one row takes."""
+    linears = [op for op in plan.operations if isinstance(op, Linear)]
+    return sum(math.prod(op.weight.shape) for op in linears)
 
 
 def _template(

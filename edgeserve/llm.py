@@ -53,7 +53,8 @@ class LLM:
     """A model and its engine.
 
     `model` is a path, a name of the catalogue, `hf:owner/repo[:file or quant]` or `pypi:name`.
-    `device` is "auto" or "oracle"; `kv_cache_memory` bytes for keys and values; the context is
+    `device` is "auto" (the CPU), "cpu" or "oracle" (numpy in `dtype`); `num_threads` None is the
+    physical cores. `kv_cache_memory` is bytes for keys and values; the context is
     `max_model_len`, or what the model was trained for and memory holds. `progress` hears of a
     download; `license_gate` is asked before a model is fetched whose terms must be accepted.
     Safe to call from several threads. Close it, or use it as a context manager.
@@ -67,6 +68,7 @@ class LLM:
         *,
         device: str = "auto",
         dtype: str = "float32",
+        num_threads: int | None = None,
         max_model_len: int | None = None,
         kv_cache_memory: int | None = None,
         max_num_batched_tokens: int = 512,
@@ -79,6 +81,7 @@ class LLM:
         options = EngineOptions(
             device=device,
             dtype=dtype,
+            num_threads=num_threads,
             max_model_len=max_model_len,
             kv_cache_memory=kv_cache_memory,
             max_num_batched_tokens=max_num_batched_tokens,

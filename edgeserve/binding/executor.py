@@ -34,6 +34,11 @@ def check(library: NativeLibrary, status: int, what: str) -> None:
     raise LibraryError(f"{what}: {library.status_text(status)}")
 
 
+def native_num_cores() -> int:
+    """es_n_cores."""
+    return int(load_library().functions.es_n_cores())
+
+
 class NativeWeight:
     """A weight matrix in the core's layout. Fill every row before it is used."""
 

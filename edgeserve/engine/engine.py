@@ -18,10 +18,12 @@ from edgeserve.engine.output import (
 )
 from edgeserve.engine.scheduler import ScheduledRows, Scheduler
 from edgeserve.engine.sequence import Sequence
+from edgeserve.engine.step_times import StepTimes
 from edgeserve.errors import (
     ContextLengthError,
     EdgeServeError,
     InvalidRequestError,
+    LibraryError,
     NonFiniteLogitsError,
     StepError,
 )
@@ -41,11 +43,17 @@ from edgeserve.types import RequestOutput, SamplingDefaults, SamplingParams, Tim
 
 @dataclass(frozen=True, slots=True)
 class EngineLimits:
-    """`max_model_len` bounds prompt plus output; the others bound a step."""
+    """`max_model_len` bounds prompt plus output; the others bound a step.
+
+    `max_step_s` seconds is what a step with a prompt in it should take at most; how many rows that
+    is is learned, from `prior_s_per_row` on.
+    """
 
     max_model_len: int
     max_num_batched_tokens: int = 512
     max_num_seqs: int = 64
+    max_step_s: float = 0.25
+    prior_s_per_row: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +78,7 @@ class _LiveRequest:
 
 
 class Engine:
-    """Many requests over one runner. `clock` gives seconds, for reports and never for decisions."""
+    """Many requests over one runner. `clock` gives seconds; answers never depend on it."""
 
     def __init__(
         self,
@@ -95,6 +103,8 @@ class Engine:
             max_num_seqs=limits.max_num_seqs,
         )
         self._live: dict[str, _LiveRequest] = {}
+        self._half_taken: tuple[ScheduledRows, ...] = ()
+        self._step_times = StepTimes(limits.prior_s_per_row)
 
     @property
     def has_work(self) -> bool:
@@ -116,13 +126,21 @@ class Engine:
         """Drops a request; its blocks are free at once. One that is not live is no error."""
         live = self._live.pop(request_id, None)
         for choice in live.choices if live is not None else ():
-            if choice.sequence.finish_reason is None:
-                choice.sequence.finish_reason = "abort"
-                self._scheduler.remove(choice.sequence)
+            choice.sequence.finish_reason = choice.sequence.finish_reason or "abort"
+            self._scheduler.remove(choice.sequence)
 
     def step(self) -> list[EngineEvent]:
-        """One forward pass for whoever is due, and what came of it."""
-        scheduled = self._scheduler.schedule().rows
+        """One forward pass for whoever is due, and what came of it.
+
+        Safe to interrupt (Ctrl-C raises anywhere): the next step goes on, or fails those requests
+        whose answers were half taken.
+        """
+        if self._half_taken:
+            half_taken, self._half_taken = self._half_taken, ()
+            return self._fail_all(half_taken, KeyboardInterrupt())
+        max_rows = self._step_times.rows_within(self.limits.max_step_s)
+        output = self._scheduler.schedule(max_rows)
+        scheduled = output.rows
         if not scheduled:
             return []
         now = self._clock()
@@ -133,7 +151,11 @@ class Engine:
             results = self._forward(scheduled)
         except Exception as error:  # the step's boundary: whatever broke, the engine goes on
             return self._fail_all(scheduled, error)
-        return self._accept(scheduled, results)
+        self._step_times.observe(output.num_tokens, self._clock() - now)
+        self._half_taken = scheduled
+        events = self._accept(scheduled, results)
+        self._half_taken = ()
+        return events
 
     def close(self) -> None:
         for request_id in list(self._live):
@@ -157,6 +179,11 @@ class Engine:
             if not 0 <= token_id < vocab_size:
                 raise InvalidRequestError(
                     f"prompt_token_ids[{index}]", token_id, f"from 0 to {vocab_size - 1}"
+                )
+        for index, token_id in enumerate(request.params.stop_token_ids):
+            if token_id >= vocab_size:
+                raise InvalidRequestError(
+                    f"stop_token_ids[{index}]", token_id, f"a token id below {vocab_size}"
                 )
         for token_id in request.params.logit_bias or {}:
             if token_id >= vocab_size:
@@ -192,7 +219,10 @@ class Engine:
             groups.append(RowGroup(tokens, first, tables, rows.num_logits_rows))
             wanted.extend(_question(sequence, p) for p in range(end - rows.num_logits_rows, end))
         self._runner.execute(Batch.from_groups(groups, self._num_groups))
-        return self._runner.sample(wanted)
+        results = self._runner.sample(wanted)
+        if len(results) != len(wanted):
+            raise LibraryError(f"the runner answered {len(results)} rows of {len(wanted)}")
+        return results
 
     def _accept(
         self, scheduled: Iterable[ScheduledRows], results: list[TokenResult]
@@ -205,8 +235,12 @@ class Engine:
             first_answer = sequence.num_computed_tokens + rows.num_tokens - len(answers)
             sequence.num_computed_tokens += rows.num_tokens
             # A choice of this request may have failed earlier in this very step.
-            if sequence.request_id in self._live:
+            if sequence.request_id not in self._live:
+                continue
+            try:
                 events.extend(self._take_answers(sequence, first_answer, answers))
+            except Exception as error:  # an answer that makes no sense ends its request only
+                events.append(self._fail(sequence.request_id, _typed(error)))
         return events
 
     def _take_answers(
@@ -250,10 +284,11 @@ class Engine:
         self.abort(request_id)
         return RequestFailed(request_id, error)
 
-    def _fail_all(self, scheduled: Iterable[ScheduledRows], error: Exception) -> list[EngineEvent]:
-        typed = error if isinstance(error, EdgeServeError) else StepError(error)
+    def _fail_all(
+        self, scheduled: Iterable[ScheduledRows], error: BaseException
+    ) -> list[EngineEvent]:
         failed = dict.fromkeys(rows.sequence.request_id for rows in scheduled)
-        return [self._fail(request_id, typed) for request_id in failed]
+        return [self._fail(request_id, _typed(error)) for request_id in failed]
 
     def _output(self, live: _LiveRequest) -> RequestOutput:
         now = self._clock()
@@ -295,6 +330,10 @@ def _question(sequence: Sequence, position: int) -> ChooseToken | ScoreToken:
         banned=sequence.banned_ids,
         num_logprobs=params.logprobs,
     )
+
+
+def _typed(error: BaseException) -> EdgeServeError:
+    return error if isinstance(error, EdgeServeError) else StepError(error)
 
 
 def _rate(count: int, seconds: float) -> float:

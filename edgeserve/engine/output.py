@@ -12,7 +12,6 @@ from edgeserve.text.detokenizer import IncrementalDetokenizer
 from edgeserve.text.tokenizer import Tokenizer
 from edgeserve.types import (
     CompletionOutput,
-    FinishReason,
     Logprob,
     LogprobsAt,
     RequestOutput,
@@ -64,13 +63,13 @@ class ChoiceOutput:
 
     sequence: Sequence
     tokenizer: Tokenizer
-    text: str = ""
     stop_reason: str | int | None = None
     logprobs: list[LogprobsAt] = field(default_factory=list[LogprobsAt])
     prompt_logprobs: list[LogprobsAt | None] = field(
         default_factory=lambda: list[LogprobsAt | None]([None])
     )
     cumulative_logprob: float = 0.0
+    _pieces: list[str] = field(default_factory=list[str])
     _detokenizer: IncrementalDetokenizer = field(init=False)
     _stops: StopStrings = field(init=False)
 
@@ -81,23 +80,27 @@ class ChoiceOutput:
         )
         self._stops = StopStrings(params.stop_strings)
 
+    @property
+    def text(self) -> str:
+        return "".join(self._pieces)
+
     def accept(self, result: TokenResult) -> TokenChunk:
         """Takes the token just appended to the sequence; decides whether it was the last."""
         sequence = self.sequence
         token_id = result.token_id
         logprobs = self._note_logprobs(result)
         finish = sequence.finish_after(token_id)
+        text, stopped = "", False
         if finish == "stop":
             self.stop_reason = token_id
-            text = ""
         else:
-            text, stop = self._stops.feed(self._detokenizer.feed([token_id]))
-            finish, text = self._after_stop_string(finish, text, stop)
-        if finish is not None and not isinstance(self.stop_reason, str):
-            text += self._flush()
-        sequence.finish_reason = finish
-        self.text += text
-        return TokenChunk(sequence.index, text, (token_id,), logprobs, finish)
+            text, stopped = self._pass_stops(self._detokenizer.feed([token_id]))
+        if finish is not None and not stopped:
+            rest, stopped = self._flush()
+            text += rest
+        sequence.finish_reason = "stop" if stopped else finish
+        self._pieces.append(text)
+        return TokenChunk(sequence.index, text, (token_id,), logprobs, sequence.finish_reason)
 
     def score_prompt(self, result: TokenResult) -> None:
         self.prompt_logprobs.append(logprobs_at(self.tokenizer, result))
@@ -124,21 +127,19 @@ class ChoiceOutput:
         self.cumulative_logprob += result.logprob
         return (entry,)
 
-    def _after_stop_string(
-        self, finish: FinishReason | None, text: str, stop: str | None
-    ) -> tuple[FinishReason | None, str]:
-        if stop is None:
-            return finish, text
-        self.stop_reason = stop
-        return "stop", text
+    def _pass_stops(self, text: str) -> tuple[str, bool]:
+        """(what may go out, whether a stop string was found). Before `min_tokens` nothing is."""
+        if self.sequence.num_output_tokens <= self.sequence.params.min_tokens:
+            return text, False
+        out, stop = self._stops.feed(text)
+        if stop is not None:
+            self.stop_reason = stop
+        return out, stop is not None
 
-    def _flush(self) -> str:
+    def _flush(self) -> tuple[str, bool]:
         """What detokenizer and stop strings held back, once no more can come.
 
         A character that was cut becomes U+FFFD, which may itself complete a stop string.
         """
-        text, stop = self._stops.feed(self._detokenizer.finish())
-        if stop is not None:
-            self.stop_reason = stop
-            return text
-        return text + self._stops.finish()
+        text, stopped = self._pass_stops(self._detokenizer.finish())
+        return (text, True) if stopped else (text + self._stops.finish(), False)

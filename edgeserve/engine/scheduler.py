@@ -13,6 +13,9 @@ from edgeserve.cache.kv_cache import KVCache
 from edgeserve.engine.sequence import Sequence
 from edgeserve.errors import OutOfBlocksError
 
+_MAX_SCORED_ROWS = 32
+"""Prompt rows of one sequence that get logits in a step: a row is a megabyte at 262k tokens."""
+
 
 @dataclass(frozen=True, slots=True)
 class ScheduledRows:
@@ -39,7 +42,8 @@ class Scheduler:
     def __init__(self, cache: KVCache, *, max_num_batched_tokens: int, max_num_seqs: int) -> None:
         self._cache = cache
         self._max_num_batched_tokens = max_num_batched_tokens
-        self._max_num_seqs = max_num_seqs
+        # With a row a step for everyone who runs, a prompt always moves, and nobody starves.
+        self._max_num_seqs = min(max_num_seqs, max_num_batched_tokens)
         self._waiting: deque[Sequence] = deque()
         self._running: list[Sequence] = []
 
@@ -66,19 +70,25 @@ class Scheduler:
             self._waiting.remove(sequence)
         self._cache.release(sequence.block_tables)
 
-    def schedule(self) -> SchedulerOutput:
-        """The next step's rows; every sequence's blocks for them are taken already."""
+    def schedule(self, max_rows: int | None = None) -> SchedulerOutput:
+        """The next step's rows; every sequence's blocks for them are taken already.
+
+        `max_rows` bounds prompts further than the token budget does; decodes are never held back.
+        """
         num_preempted = self._admit_and_make_room()
         budget = self._max_num_batched_tokens
         rows: list[ScheduledRows] = []
-        decodes = [s for s in self._running if s.num_uncomputed_tokens == 1]
-        prefills = [s for s in self._running if s.num_uncomputed_tokens > 1]
-        for sequence in decodes + prefills:
+        decodes = [s for s in self._running if s.num_uncomputed_tokens == 1][:budget]
+        rows.extend(_rows(sequence, 1) for sequence in decodes)
+        if max_rows is not None:
+            # A prompt alone always goes on; beside decodes it gets what time they leave.
+            budget = min(budget, max(max_rows, len(decodes) + 1))
+        budget -= len(decodes)
+        for sequence in self._running:
             num_tokens = min(sequence.num_uncomputed_tokens, budget)
-            if num_tokens == 0:
-                break
-            rows.append(_rows(sequence, num_tokens))
-            budget -= num_tokens
+            if num_tokens > 0 and sequence.num_uncomputed_tokens > 1:
+                rows.append(_rows(sequence, num_tokens))
+                budget -= rows[-1].num_tokens
         return SchedulerOutput(tuple(rows), num_preempted)
 
     def check(self) -> None:
@@ -118,6 +128,7 @@ class Scheduler:
 def _rows(sequence: Sequence, num_tokens: int) -> ScheduledRows:
     """Logits for the last token if it ends the chunk; for all rows while the prompt is scored."""
     if sequence.wants_prompt_scores:
+        num_tokens = min(num_tokens, _MAX_SCORED_ROWS)
         return ScheduledRows(sequence, num_tokens, num_tokens)
     reaches_end = num_tokens == sequence.num_uncomputed_tokens
     return ScheduledRows(sequence, num_tokens, 1 if reaches_end else 0)

@@ -48,9 +48,13 @@ class Sequence:
 
     @property
     def wants_prompt_scores(self) -> bool:
-        """Whether prompt rows still need logits: asked for, and not all there yet."""
+        """Whether prompt rows still need logits: asked for, and not all there yet.
+
+        The prompt's scores are the same for every choice; the first one gets them.
+        """
         return (
-            self.params.prompt_logprobs is not None
+            self.index == 0
+            and self.params.prompt_logprobs is not None
             and self.num_scored_tokens < self.num_prompt_tokens - 1
         )
 

@@ -14,6 +14,7 @@ from edgeserve.binding.executor import (
     NativeWeight,
     PlanArrays,
     SampleRow,
+    native_num_cores,
 )
 from edgeserve.plan.ops import CacheGroup, Gate, Plan, Rows
 from edgeserve.plan.rope import RopeSpec, RopeStyle, rope_frequencies
@@ -134,6 +135,11 @@ class NativeRunner:
     def _free_weights(self) -> None:
         for weight in self._weights:
             weight.close()
+
+
+def num_cores() -> int:
+    """Cores worth computing on: physical ones, within affinity and cgroup limits."""
+    return native_num_cores()
 
 
 def sample_row(row: ChooseToken | ScoreToken) -> SampleRow:

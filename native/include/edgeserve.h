@@ -326,8 +326,8 @@ ES_API es_status es_sample_logits(const float *logits, int64_t stride, int32_t v
 // Cores worth computing on: physical and performance cores, within affinity and cgroup limits.
 ES_API int32_t es_n_cores(void);
 
-// Number `index` of the kernel sets this build has, best first; null past the last.
-// `*runs` is 1 if this processor can run it.
+// Number `index` of the kernel sets there are, best first; null past the last.
+// `*runs` is 1 if this build has it and this processor can run it.
 ES_API const char *es_kernel_set(int32_t index, int32_t *runs);
 
 #endif

@@ -27,3 +27,11 @@ const es_kernels *es_kernels_select(const char *name) {
     }
     return NULL;
 }
+
+const char *es_kernel_set(int32_t index, int32_t *runs) {
+    if (runs == NULL || index < 0 || (size_t)index >= sizeof sets / sizeof sets[0]) {
+        return NULL;
+    }
+    *runs = sets[index].get() != NULL;
+    return sets[index].name;
+}
