@@ -1,0 +1,103 @@
+"""An engine to be driven by hand: every step checked, every event kept."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from edgeserve.engine.engine import Engine, EngineLimits, Request
+from edgeserve.engine.output import EngineEvent, RequestFailed, RequestFinished, RequestProgress
+from edgeserve.errors import EdgeServeError
+from edgeserve.runner.runner import Runner
+from edgeserve.text.tokenizer import Tokenizer, build_tokenizer
+from edgeserve.types import RequestOutput, SamplingDefaults, SamplingParams, Timings, TokenChunk
+
+from .tiny_models import DEFAULTS, describe
+
+VOCAB_SIZE = DEFAULTS["llama"].vocab_size
+NO_TIME = Timings(0.0, 0.0, 0.0, 0.0, 0.0)
+
+
+def tiny_tokenizer() -> Tokenizer:
+    return build_tokenizer(describe(DEFAULTS["llama"])[0])
+
+
+def ids_of(tokenizer: Tokenizer, text: str) -> list[int]:
+    """The text a byte at a time, so that a test knows which token carries which byte."""
+    byte_tokens = {tokenizer.token_bytes(i): i for i in range(VOCAB_SIZE - 40)}
+    return [byte_tokens[bytes([byte])] for byte in text.encode()]
+
+
+class Harness:
+    """Runs requests to their end. A step that runs past a limit of the engine fails the test."""
+
+    def __init__(
+        self,
+        runner: Runner,
+        *,
+        max_model_len: int = 256,
+        max_num_batched_tokens: int = 512,
+        max_num_seqs: int = 64,
+        tokenizer: Tokenizer | None = None,
+        clock: Callable[[], float] = lambda: 0.0,
+    ) -> None:
+        self.limits = EngineLimits(max_model_len, max_num_batched_tokens, max_num_seqs)
+        self.tokenizer = tokenizer or tiny_tokenizer()
+        self.engine = Engine(runner, self.tokenizer, self.limits, SamplingDefaults(), clock)
+        self.chunks: dict[str, list[TokenChunk]] = defaultdict(list)
+        self.outputs: dict[str, RequestOutput] = {}
+        self.errors: dict[str, EdgeServeError] = {}
+        self.num_steps = 0
+
+    def add(
+        self,
+        request_id: str,
+        prompt: Sequence[int],
+        params: SamplingParams | None = None,
+        seed: int = 0,
+    ) -> None:
+        given = SamplingParams(temperature=0.0) if params is None else params
+        self.engine.add_request(Request(request_id, None, tuple(prompt), given, seed))
+
+    def step(self) -> list[EngineEvent]:
+        events = self.engine.step()
+        self.num_steps += 1
+        self.engine.check()
+        for event in events:
+            assert event.request_id not in self.outputs, "an event after the end"
+            match event:
+                case RequestProgress():
+                    self.chunks[event.request_id].append(event.chunk)
+                case RequestFinished():
+                    self.outputs[event.request_id] = event.output
+                case RequestFailed():
+                    self.errors[event.request_id] = event.error
+        return events
+
+    def run(self, max_steps: int = 20_000) -> None:
+        """To the end of every request. The last check then says that all blocks are free."""
+        while self.engine.has_work:
+            self.step()
+            assert self.num_steps < max_steps, "a request that never ends"
+
+    def answer(self, request_id: str) -> RequestOutput:
+        """The output but for what the clock said."""
+        return replace(self.outputs[request_id], timings=NO_TIME)
+
+    def streamed_text(self, request_id: str, index: int = 0) -> str:
+        return "".join(c.text for c in self.chunks[request_id] if c.index == index)
+
+
+def alone(
+    make_runner: Callable[[], Runner],
+    prompt: Sequence[int],
+    params: SamplingParams | None = None,
+    seed: int = 0,
+    tokenizer: Tokenizer | None = None,
+) -> RequestOutput:
+    """What a request answers with an engine of its own."""
+    harness = Harness(make_runner(), tokenizer=tokenizer)
+    harness.add("r", prompt, params, seed)
+    harness.run()
+    return harness.answer("r")
