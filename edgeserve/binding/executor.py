@@ -39,6 +39,16 @@ def native_num_cores() -> int:
     return int(load_library().functions.es_n_cores())
 
 
+def kernel_sets() -> list[tuple[str, bool]]:
+    """Every kernel set by name, best first, and whether it runs here."""
+    library = load_library()
+    runs = library.ffi.new("int32_t *")
+    found: list[tuple[str, bool]] = []
+    while (name := library.functions.es_kernel_set(len(found), runs)) != library.ffi.NULL:
+        found.append((library.ffi.string(name).decode(), bool(runs[0])))
+    return found
+
+
 class NativeWeight:
     """A weight matrix in the core's layout. Fill every row before it is used."""
 
