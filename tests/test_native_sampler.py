@@ -65,7 +65,9 @@ def test_chooses_what_the_oracle_chooses(
 def test_scores_known_tokens(kernels: str) -> None:
     logits = random_logits(1, 500, 4.0)
     rows = [ScoreToken(token_id, 3) for token_id in range(0, 500, 50)]
-    got = sample_logits(np.repeat(logits[None], 10, 0), [sample_row(r) for r in rows])
+    got = sample_logits(
+        np.repeat(logits[None], 10, 0), [sample_row(r) for r in rows], kernels=kernels
+    )
     for row, found in zip(rows, got, strict=True):
         expected = oracle_sample(logits, row)
         assert (found.token, found.rank) == (expected.token_id, expected.rank)
