@@ -6,7 +6,6 @@ tokens, and which is BOS, is told to it. Must not import one.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -25,11 +24,11 @@ from edgeserve.text.template_messages import (
     joined_parts,
     plain_data,
 )
-from edgeserve.text.template_meter import Meter, TemplateLimits
+from edgeserve.text.template_meter import Clocks, Meter, TemplateLimits
 from edgeserve.text.template_probes import PROBES
 from edgeserve.types import Message
 
-__all__ = ["ChatTemplate", "RenderedPrompt", "TemplateLimits"]
+__all__ = ["ChatTemplate", "Clocks", "RenderedPrompt", "TemplateLimits"]
 
 _RESERVED = frozenset(("messages", "tools", "add_generation_prompt", "bos_token", "eos_token"))
 _CONTINUES_HERE = "EDGESERVE_CONTINUES_HERE "
@@ -59,8 +58,8 @@ class ChatTemplate:
     """A parsed template. Thread-safe: a render keeps its state to itself.
 
     Raises TemplateSyntaxError with the line when `source` does not parse. `control_texts` are
-    the texts of the vocabulary's control tokens. `clock` gives seconds; `now` is what templates
-    that print the date see.
+    the texts of the vocabulary's control tokens. `now` is what templates that print the date
+    see.
     """
 
     def __init__(
@@ -71,7 +70,7 @@ class ChatTemplate:
         eos_token: str,
         control_texts: Sequence[str] = (),
         limits: TemplateLimits = TemplateLimits(),  # noqa: B008  frozen
-        clock: Callable[[], float] = time.monotonic,
+        clocks: Clocks = Clocks(),  # noqa: B008
         now: Callable[[], datetime] = datetime.now,
     ) -> None:
         # Jinja takes 60 ms to import, which commands that render nothing shall not pay.
@@ -81,10 +80,10 @@ class ChatTemplate:
         self._bos_token = bos_token
         self._eos_token = eos_token
         self._limits = limits
-        self._clock = clock
+        self._clocks = clocks
         self._now = now
         self._run = template_sandbox.run_template
-        parsing = Meter(limits, clock, limits.parse_seconds)
+        parsing = Meter(limits, clocks, limits.parse_seconds)
         self._compiled = template_sandbox.compile_template(source, parsing)
         self._controls = ControlTexts(control_texts)
         self._composes = any(map(self._controls.begins_at_end, self._compiled.literals))
@@ -111,7 +110,7 @@ class ChatTemplate:
             raise InvalidRequestError(
                 "continue_final_message", True, "off while add_generation_prompt is on"
             )
-        meter = Meter(self._limits, self._clock)
+        meter = Meter(self._limits, self._clocks)
         self._fit(chat, meter)
         if continue_final_message:
             _check_continues(chat)

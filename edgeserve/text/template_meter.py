@@ -6,6 +6,7 @@ Knows values and sizes only, nothing of Jinja. A render has one Meter; it belong
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import (
     Callable,
     ItemsView,
@@ -33,8 +34,20 @@ _LARGE_BYTES = 1 << 14
 
 
 @dataclass(frozen=True, slots=True)
+class Clocks:
+    """Where a template's time comes from, in seconds: what passes, and what this thread works.
+
+    A busy machine makes a render take longer, not fail: the limit is on work. But the work clock
+    is slow to read, and never runs faster than the other, so it is read rarely.
+    """
+
+    passing: Callable[[], float] = time.monotonic
+    working: Callable[[], float] = time.thread_time
+
+
+@dataclass(frozen=True, slots=True)
 class TemplateLimits:
-    """Bounds of one render: wall seconds, characters out, characters in one value, bytes alive.
+    """Bounds of one render: seconds of work, characters out, and in one value, bytes alive.
 
     `source_chars` and `parse_seconds` bound the template itself. `value_chars` counts a
     container by its contents, each time they are referred to.
@@ -56,12 +69,14 @@ class Meter:
     """
 
     def __init__(
-        self, limits: TemplateLimits, clock: Callable[[], float], seconds: float | None = None
+        self, limits: TemplateLimits, clocks: Clocks, seconds: float | None = None
     ) -> None:
         self.limits = limits
-        self._clock = clock
+        self._clocks = clocks
         self._seconds = limits.seconds if seconds is None else seconds
-        self._deadline = clock() + self._seconds
+        self._worked_before = clocks.working()
+        self._passing = clocks.passing
+        self._look_at = self._passing() + self._seconds
         self._written = 0
         self._small_bytes = 0
         self._large_bytes = 0
@@ -72,8 +87,12 @@ class Meter:
 
     def tick(self) -> None:
         """To be called between any two operations."""
-        if self._clock() > self._deadline:
-            raise TemplateLimitError("its time in seconds", self._seconds)
+        now = self._passing()
+        if now >= self._look_at:
+            left = self._seconds - (self._clocks.working() - self._worked_before)
+            if left <= 0:
+                raise TemplateLimitError("its time in seconds", self._seconds)
+            self._look_at = now + left
 
     def bound(self, num_chars: int) -> None:
         """Before a value of `num_chars` characters, or work of that order, comes into being."""

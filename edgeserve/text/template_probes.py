@@ -63,9 +63,12 @@ def _reads_object(text: str) -> bool:
 
 
 def _silent_call(_: str) -> Chat:
-    chat = _calling({})("")
-    del chat[-1]["content"]
-    return chat
+    """A tool call without content, in the midst of a conversation."""
+    question, call = _calling({})("")
+    del call["content"]
+    result: dict[str, object] = {"role": "tool", "tool_call_id": _CALL_ID, "content": "x"}
+    answer: dict[str, object] = {"role": "assistant", "content": "x"}
+    return [question, call, {**result, "name": "probe"}, answer, question]
 
 
 PROBES = {
