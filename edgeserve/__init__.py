@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from edgeserve.errors import EdgeServeError
-    from edgeserve.llm import LLM, TokenStream
+    from edgeserve.llm import LLM
+    from edgeserve.token_stream import TokenStream
     from edgeserve.types import CompletionOutput, RequestOutput, SamplingParams, TokenChunk
 
 __all__ = [
@@ -26,7 +27,7 @@ __all__ = [
 
 _HOMES = {
     "LLM": "edgeserve.llm",
-    "TokenStream": "edgeserve.llm",
+    "TokenStream": "edgeserve.token_stream",
     "EdgeServeError": "edgeserve.errors",
     "CompletionOutput": "edgeserve.types",
     "RequestOutput": "edgeserve.types",

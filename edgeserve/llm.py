@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import itertools
+import operator
 import secrets
-import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
 from types import TracebackType
-from typing import TypedDict, Unpack, cast
+from typing import SupportsIndex, TypedDict, Unpack, cast
 
 from edgeserve.build import EngineOptions, load_model
 from edgeserve.config import Config
 from edgeserve.engine.engine import Request
-from edgeserve.engine.output import EngineEvent, RequestFailed, RequestFinished, RequestProgress
+from edgeserve.engine.output import RequestFailed, RequestFinished, RequestProgress
+from edgeserve.engine.shared_engine import SharedEngine
 from edgeserve.errors import EdgeServeError, InvalidRequestError, NotYetError, TemplateError
 from edgeserve.loader.progress import Progress
 from edgeserve.loader.store import LicenseGate
 from edgeserve.progress_bar import PromptProgress
-from edgeserve.types import Message, RequestOutput, SamplingDefaults, SamplingParams, TokenChunk
+from edgeserve.token_stream import TokenStream
+from edgeserve.types import Message, RequestOutput, SamplingDefaults, SamplingParams
 
 Prompt = str | Mapping[str, object]
 """A raw prompt: text, {"prompt": text} or {"prompt_token_ids": ids}."""
@@ -96,10 +100,8 @@ class LLM:
             progress=progress,
             license_gate=license_gate,
         )
-        self._lock = threading.Lock()
-        self._events: dict[str, list[EngineEvent]] = {}
-        self._num_requests = 0
-        self._closed = False
+        self._engine = SharedEngine(self._model.engine)
+        self._numbers = itertools.count(1)
 
     def __enter__(self) -> LLM:
         return self
@@ -141,20 +143,20 @@ class LLM:
         template is applied. `progress` shows a bar (by default for many prompts on a terminal).
         Raises InvalidRequestError or ContextLengthError before anything is computed.
         """
-        if schema is not None:
-            raise NotYetError("schema=")
+        _refuse_not_yet(schema=schema)
         params = _params(sampling_params, fields)
-        single = isinstance(prompts, (str, Mapping))
-        wanted = [prompts] if single else list(prompts)  # pyright: ignore[reportArgumentType]
-        requests = [self._raw_request(prompt, params) for prompt in wanted]  # pyright: ignore[reportArgumentType]
+        requests: list[Request] = []
+        for index, prompt in enumerate(_prompts(prompts)):
+            with _naming_prompt(index):
+                requests.append(self._raw_request(prompt, params))
         return self._run(requests, progress)
 
     def chat(
         self,
-        messages: Conversation | Sequence[Sequence[Message]],
+        messages: Conversation,
         sampling_params: SamplingParams | None = None,
         *,
-        add_generation_prompt: bool = True,
+        add_generation_prompt: bool | None = None,
         continue_final_message: bool = False,
         chat_template_kwargs: Mapping[str, object] | None = None,
         schema: object = None,
@@ -163,12 +165,10 @@ class LLM:
     ) -> RequestOutput:
         """Answers one conversation: a user's text, or messages. Single in, single out.
 
+        `continue_final_message` goes on in the last message, where otherwise a new one begins.
         Raises TemplateError where the model has no chat template or it refuses the messages.
         """
-        if schema is not None:
-            raise NotYetError("schema=")
-        if tools is not None:
-            raise NotYetError("tools=")
+        _refuse_not_yet(schema=schema, tools=tools)
         ids, text = self._render(
             messages, add_generation_prompt, continue_final_message, chat_template_kwargs
         )
@@ -182,22 +182,23 @@ class LLM:
         *,
         continue_final_message: bool = False,
         chat_template_kwargs: Mapping[str, object] | None = None,
+        schema: object = None,
+        tools: Sequence[Mapping[str, object]] | None = None,
         **fields: Unpack[SamplingFields],
     ) -> TokenStream:
         """Like `chat`, piece by piece. {"prompt": …} or {"prompt_token_ids": …} is raw.
 
-        Closing the stream cancels the request.
+        Closing the stream cancels the request. Raises what `generate` and `chat` do.
         """
+        _refuse_not_yet(schema=schema, tools=tools)
         params = _params(sampling_params, fields)
         if isinstance(prompt, Mapping):
             request = self._raw_request(prompt, params)
         else:
-            ids, text = self._render(
-                prompt, not continue_final_message, continue_final_message, chat_template_kwargs
-            )
+            ids, text = self._render(prompt, None, continue_final_message, chat_template_kwargs)
             request = self._request(text, ids, params)
-        self._submit(request)
-        return TokenStream(self, request.request_id)
+        self._engine.submit(request, wants_progress=True)
+        return TokenStream(self._engine, request.request_id)
 
     def tokenize(
         self, text: str, *, add_special: bool = True, parse_special: bool = True
@@ -222,50 +223,26 @@ class LLM:
 
     def close(self) -> None:
         """Drops live requests and gives memory back. Twice is fine."""
-        with self._lock:
-            if not self._closed:
-                self._closed = True
-                self._model.engine.close()
-
-    def events_of(self, request_id: str) -> list[EngineEvent]:
-        """What has happened to a live request since last asked; computes a step if nothing has.
-
-        For TokenStream and the callers above. Raises EdgeServeError if the model is closed.
-        """
-        with self._lock:
-            if not self._events.get(request_id):
-                self._require_open()
-                for event in self._model.engine.step():
-                    queue = self._events.get(event.request_id)
-                    if queue is not None:
-                        queue.append(event)
-            events = self._events[request_id]
-            self._events[request_id] = []
-        return events
-
-    def forget(self, request_id: str) -> None:
-        """Cancels a request if it is live; its blocks are free at once."""
-        with self._lock:
-            self._events.pop(request_id, None)
-            self._model.engine.abort(request_id)
+        self._engine.close()
 
     def _run(self, requests: Sequence[Request], progress: bool | None) -> list[RequestOutput]:
         outputs: list[RequestOutput] = []
         try:
-            for request in requests:
-                self._submit(request)
+            for index, request in enumerate(requests):
+                with _naming_prompt(index):
+                    self._engine.submit(request, wants_progress=False)
             with PromptProgress(len(requests), progress) as bar:
                 for request in requests:
                     outputs.append(self._finish(request.request_id))
                     bar.advance(outputs[-1])
         finally:
             for request in requests:
-                self.forget(request.request_id)
+                self._engine.forget(request.request_id)
         return outputs
 
     def _finish(self, request_id: str) -> RequestOutput:
         while True:
-            for event in self.events_of(request_id):
+            for event in self._engine.events_of(request_id):
                 match event:
                     case RequestFinished():
                         return event.output
@@ -274,40 +251,29 @@ class LLM:
                     case RequestProgress():
                         pass
 
-    def _submit(self, request: Request) -> None:
-        with self._lock:
-            self._require_open()
-            self._model.engine.add_request(request)
-            self._events[request.request_id] = []
-
-    def _require_open(self) -> None:
-        if self._closed:
-            raise EdgeServeError("this LLM is closed; create a new one")
-
     def _request(self, text: str | None, ids: Sequence[int], params: SamplingParams) -> Request:
-        with self._lock:
-            self._num_requests += 1
-            number = self._num_requests
         seed = secrets.randbits(63) if params.seed is None else params.seed
-        return Request(f"request-{number}", text, tuple(ids), params, seed)
+        return Request(f"request-{next(self._numbers)}", text, tuple(ids), params, seed)
 
     def _raw_request(self, prompt: Prompt, params: SamplingParams) -> Request:
         text: object = prompt
-        if isinstance(prompt, Mapping):
-            ids = prompt.get("prompt_token_ids")
+        if isinstance(prompt, Mapping) and set(prompt) <= {"prompt", "prompt_token_ids"}:
+            text, ids = prompt.get("prompt"), prompt.get("prompt_token_ids")
             if ids is not None:
-                return self._request(None, _token_ids(ids), params)
-            text = prompt.get("prompt")
+                label = text if isinstance(text, str) else None
+                return self._request(label, _token_ids(ids), params)
         if not isinstance(text, str):
             raise InvalidRequestError(
                 "prompt", prompt, 'a string, {"prompt": text} or {"prompt_token_ids": ids}'
             )
+        if not text:
+            raise InvalidRequestError("prompt", text, "at least one character")
         return self._request(text, self.tokenize(text), params)
 
     def _render(
         self,
-        messages: Conversation | Sequence[Sequence[Message]],
-        add_generation_prompt: bool,
+        messages: Conversation,
+        add_generation_prompt: bool | None,
         continue_final_message: bool,
         variables: Mapping[str, object] | None,
     ) -> tuple[list[int], str]:
@@ -320,6 +286,8 @@ class LLM:
         conversation: Sequence[Message] = (
             [{"role": "user", "content": messages}] if isinstance(messages, str) else messages  # pyright: ignore[reportAssignmentType]
         )
+        if add_generation_prompt is None:
+            add_generation_prompt = not continue_final_message
         rendered = template.render(
             conversation,
             add_generation_prompt=add_generation_prompt,
@@ -335,57 +303,20 @@ class LLM:
         return ids, rendered.plain
 
 
-class TokenStream(Iterator[TokenChunk]):
-    """The pieces of one request as they come. `output` is the whole, once the stream has ended."""
-
-    def __init__(self, llm: LLM, request_id: str) -> None:
-        self._llm = llm
-        self._request_id = request_id
-        self._ready: list[EngineEvent] = []
-        self._ended = False
-        self.output: RequestOutput | None = None
-
-    def __enter__(self) -> TokenStream:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    def __next__(self) -> TokenChunk:
-        while not self._ended:
-            if not self._ready:
-                self._ready = self._llm.events_of(self._request_id)
-                continue
-            event = self._ready.pop(0)
-            match event:
-                case RequestProgress():
-                    return event.chunk
-                case RequestFinished():
-                    self.output = event.output
-                    self.close()
-                case RequestFailed():
-                    self.close()
-                    raise event.error
-        raise StopIteration
-
-    def close(self) -> None:
-        """Ends the stream; a request that is still running is cancelled."""
-        if not self._ended:
-            self._ended = True
-            self._llm.forget(self._request_id)
-
-    def __del__(self) -> None:
-        self.close()
+def _prompts(prompts: object) -> list[Prompt]:
+    """One prompt or many; each is looked at when its turn comes."""
+    if isinstance(prompts, (str, Mapping)):
+        return [cast(Prompt, prompts)]
+    if not isinstance(prompts, Iterable) or isinstance(prompts, (bytes, bytearray)):
+        raise InvalidRequestError("prompts", cast(object, prompts), "a prompt, or a list of them")
+    return list(cast(Iterable[Prompt], prompts))
 
 
-def _params(params: SamplingParams | None, fields: SamplingFields) -> SamplingParams:
+def _params(params: object, fields: SamplingFields) -> SamplingParams:
     if params is None:
         return SamplingParams(**fields)
+    if not isinstance(params, SamplingParams):
+        raise InvalidRequestError("sampling_params", params, "a SamplingParams")
     if fields:
         raise InvalidRequestError(
             next(iter(fields)), "given twice", "in sampling_params or as a keyword, not both"
@@ -393,12 +324,29 @@ def _params(params: SamplingParams | None, fields: SamplingFields) -> SamplingPa
     return params
 
 
+def _refuse_not_yet(*, schema: object, tools: object = None) -> None:
+    if schema is not None:
+        raise NotYetError("schema=")
+    if tools is not None:
+        raise NotYetError("tools=")
+
+
+@contextmanager
+def _naming_prompt(index: int) -> Generator[None]:
+    """Says which of many prompts an error is about."""
+    try:
+        yield
+    except EdgeServeError as error:
+        error.add_note(f"in prompts[{index}]")
+        raise
+
+
 def _token_ids(ids: object) -> list[int]:
-    if not isinstance(ids, Sequence) or isinstance(ids, (str, bytes)):
-        raise InvalidRequestError("prompt_token_ids", ids, "a list of token ids")
+    if not isinstance(ids, Iterable) or isinstance(ids, (str, bytes, Mapping)):
+        raise InvalidRequestError("prompt_token_ids", cast(object, ids), "a list of token ids")
     found: list[int] = []
-    for index, token_id in enumerate(cast("Sequence[object]", ids)):
-        if isinstance(token_id, bool) or not isinstance(token_id, int):
+    for index, token_id in enumerate(cast(Iterable[object], ids)):
+        if isinstance(token_id, bool) or not isinstance(token_id, SupportsIndex):
             raise InvalidRequestError(f"prompt_token_ids[{index}]", token_id, "an integer")
-        found.append(token_id)
+        found.append(operator.index(token_id))
     return found

@@ -110,6 +110,9 @@ class Engine:
     def has_work(self) -> bool:
         return bool(self._live)
 
+    def is_live(self, request_id: str) -> bool:
+        return request_id in self._live
+
     def add_request(self, request: Request) -> None:
         """Queues a request. Raises InvalidRequestError, ContextLengthError or OutOfBlocksError."""
         self._check(request)
@@ -117,10 +120,13 @@ class Engine:
             ChoiceOutput(self._sequence(request, index), self._tokenizer)
             for index in range(request.params.n)
         ]
-        live = _LiveRequest(request, choices, self._clock())
-        for choice in choices:
-            self._scheduler.add(choice.sequence)
-        self._live[request.request_id] = live
+        self._live[request.request_id] = _LiveRequest(request, choices, self._clock())
+        try:
+            for choice in choices:
+                self._scheduler.add(choice.sequence)
+        except BaseException:  # Ctrl-C too: nothing may be scheduled that is not live
+            self.abort(request.request_id)
+            raise
 
     def abort(self, request_id: str) -> None:
         """Drops a request; its blocks are free at once. One that is not live is no error."""

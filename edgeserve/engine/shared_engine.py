@@ -1,0 +1,106 @@
+"""An engine that several threads use: whoever waits for an event computes the step that makes it.
+
+Events of one thread's step that belong to another's request wait in that request's inbox.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from edgeserve.engine.engine import Engine, Request
+from edgeserve.engine.fair_lock import FairLock
+from edgeserve.engine.output import EngineEvent, RequestFailed, RequestProgress
+from edgeserve.errors import AbortedError, EdgeServeError, StepError
+
+
+@dataclass(slots=True)
+class _Inbox:
+    wants_progress: bool
+    events: list[EngineEvent] = field(default_factory=list[EngineEvent])
+
+
+class SharedEngine:
+    """The engine's face for threads. Nothing is computed unless somebody waits for an event."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._lock = FairLock()
+        self._inboxes: dict[str, _Inbox] = {}
+        self._forgotten: deque[str] = deque()
+        self._closed = False
+
+    def submit(self, request: Request, *, wants_progress: bool) -> None:
+        """Queues a request. Without `wants_progress` only its end is an event.
+
+        Raises InvalidRequestError, ContextLengthError, OutOfBlocksError; EdgeServeError if closed.
+        """
+        with self._locked():
+            self._require_open()
+            self._engine.add_request(request)
+            self._inboxes[request.request_id] = _Inbox(wants_progress)
+
+    def events_of(self, request_id: str) -> list[EngineEvent]:
+        """What has happened to a request since last asked; computes one step if nothing has.
+
+        Of a request that was forgotten, that it was. Raises EdgeServeError if closed.
+        """
+        with self._locked():
+            inbox = self._inboxes.get(request_id)
+            if inbox is None:
+                return [RequestFailed(request_id, AbortedError(request_id))]
+            if not inbox.events:
+                self._require_open()
+                self._step()
+            if not inbox.events and not self._engine.is_live(request_id):
+                # Ctrl-C fell between a step and its events: better an error than to wait forever.
+                inbox.events.append(RequestFailed(request_id, StepError(KeyboardInterrupt())))
+            events, inbox.events = inbox.events, []
+        return events
+
+    def forget(self, request_id: str) -> None:
+        """Cancels a request if it is live: at once, or when the step that is running ends.
+
+        Never waits: a stream may be collected as garbage in the middle of a step, in its thread.
+        """
+        self._forgotten.append(request_id)
+        if self._lock.try_acquire():
+            try:
+                self._drop_forgotten()
+            finally:
+                self._lock.release()
+
+    def close(self) -> None:
+        """Cancels all requests and gives the engine's memory back. Twice is fine."""
+        with self._locked():
+            if not self._closed:
+                self._closed = True
+                self._engine.close()
+
+    @contextmanager
+    def _locked(self) -> Generator[None]:
+        with self._lock:
+            try:
+                self._drop_forgotten()
+                yield
+            finally:
+                self._drop_forgotten()
+
+    def _drop_forgotten(self) -> None:
+        while self._forgotten:
+            request_id = self._forgotten.popleft()
+            self._inboxes.pop(request_id, None)
+            self._engine.abort(request_id)
+
+    def _step(self) -> None:
+        for event in self._engine.step():
+            inbox = self._inboxes.get(event.request_id)
+            if inbox is None or (isinstance(event, RequestProgress) and not inbox.wants_progress):
+                continue
+            inbox.events.append(event)
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise EdgeServeError("this LLM is closed; create a new one")
