@@ -32,19 +32,8 @@ def ids_of(tokenizer: Tokenizer, text: str) -> list[int]:
 class Harness:
     """Runs requests to their end. A step that runs past a limit of the engine fails the test."""
 
-    def __init__(
-        self,
-        runner: Runner,
-        *,
-        max_model_len: int = 256,
-        max_num_batched_tokens: int = 512,
-        max_num_seqs: int = 64,
-        tokenizer: Tokenizer | None = None,
-        clock: Callable[[], float] = lambda: 0.0,
-    ) -> None:
-        self.limits = EngineLimits(max_model_len, max_num_batched_tokens, max_num_seqs)
-        self.tokenizer = tokenizer or tiny_tokenizer()
-        self.engine = Engine(runner, self.tokenizer, self.limits, SamplingDefaults(), clock)
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
         self.chunks: dict[str, list[TokenChunk]] = defaultdict(list)
         self.outputs: dict[str, RequestOutput] = {}
         self.errors: dict[str, EdgeServeError] = {}
@@ -89,15 +78,14 @@ class Harness:
         return "".join(c.text for c in self.chunks[request_id] if c.index == index)
 
 
-def alone(
-    make_runner: Callable[[], Runner],
-    prompt: Sequence[int],
-    params: SamplingParams | None = None,
-    seed: int = 0,
+def make_engine(
+    runner: Runner,
+    *,
+    max_model_len: int = 256,
+    max_num_batched_tokens: int = 512,
+    max_num_seqs: int = 64,
     tokenizer: Tokenizer | None = None,
-) -> RequestOutput:
-    """What a request answers with an engine of its own."""
-    harness = Harness(make_runner(), tokenizer=tokenizer)
-    harness.add("r", prompt, params, seed)
-    harness.run()
-    return harness.answer("r")
+    clock: Callable[[], float] = lambda: 0.0,
+) -> Engine:
+    limits = EngineLimits(max_model_len, max_num_batched_tokens, max_num_seqs)
+    return Engine(runner, tokenizer or tiny_tokenizer(), limits, SamplingDefaults(), clock)
