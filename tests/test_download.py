@@ -218,6 +218,13 @@ def test_lasting_fault_is_an_error_and_no_file(
     assert files_in(tmp_path) == []
 
 
+def test_mirror_that_brings_nothing_new_is_not_asked_for_ever(tmp_path: Path, hub: FakeHub) -> None:
+    hub.fault, hub.stop_after = "truncates-ignoring-range", 1_500_000
+    with pytest.raises(DownloadError):
+        pull(tmp_path, hub)
+    assert hub.num_downloads <= 1 + download._MAX_STRIKES
+
+
 def test_altered_bytes_are_deleted_and_the_error_has_both_hashes(
     tmp_path: Path, hub: FakeHub
 ) -> None:
@@ -356,27 +363,51 @@ def test_cache_folder_that_cannot_be_made_is_an_error_with_the_remedy(
         pull(tmp_path, hub)
 
 
-def _pull_in_process(tmp_path: Path, endpoint: str, results: multiprocessing.Queue[bytes]) -> None:
+class TellingProgress(RecordingProgress):
+    """Passes on to another process what it is told."""
+
+    def __init__(self, heard: multiprocessing.Queue[str]) -> None:
+        super().__init__()
+        self._heard = heard
+
+    def say(self, line: str) -> None:
+        self._heard.put(line)
+
+
+def _pull_in_process(
+    tmp_path: Path,
+    endpoint: str,
+    heard: multiprocessing.Queue[str],
+    results: multiprocessing.Queue[bytes],
+) -> None:
     config = Config(tmp_path / "cache", tmp_path / "hf", hf_endpoint=endpoint)
     store = ModelStore(config, load_catalog())
-    path = store.obtain(f"hf:{REPO}", RecordingProgress(), lambda _: False).path
+    path = store.obtain(f"hf:{REPO}", TellingProgress(heard), lambda _: False).path
     results.put(hashlib.sha256(path.read_bytes()).digest())
 
 
-def test_two_processes_pulling_the_same_file_download_it_once(tmp_path: Path, hub: FakeHub) -> None:
+def test_second_process_waits_for_the_first_and_downloads_nothing(
+    tmp_path: Path, hub: FakeHub
+) -> None:
     spawn = multiprocessing.get_context("spawn")
+    heard: multiprocessing.Queue[str] = spawn.Queue()
     results: multiprocessing.Queue[bytes] = spawn.Queue()
-    workers = [
-        spawn.Process(target=_pull_in_process, args=(tmp_path, hub.endpoint, results))
-        for _ in range(2)
-    ]
-    for worker in workers:
-        worker.start()
+    args = (tmp_path, hub.endpoint, heard, results)
+    workers = [spawn.Process(target=_pull_in_process, args=args) for _ in range(2)]
+    hub.fault, hub.stop_after = "stalls", HALF
+    workers[0].start()
+    assert hub.stalled.wait(timeout=60)
+    workers[1].start()
+    while "another process is fetching" not in heard.get(timeout=60):
+        pass
+    hub.fault = "none"
+    hub.release.set()
     digests = [results.get(timeout=60) for _ in workers]
     for worker in workers:
         worker.join(timeout=60)
     assert set(digests) == {hashlib.sha256(CONTENT).digest()}
-    assert hub.num_downloads == 1
+    ranges = [wanted for _, path, wanted in hub.requests if "/resolve/" in path]
+    assert ranges == [None, f"bytes={HALF}-"]
 
 
 # --- any order of bytes --------------------------------------------------------------------------
