@@ -425,3 +425,19 @@ def test_prompt_scores_are_one_a_token_after_the_first() -> None:
     assert [next(iter(at)) for at in scores if at is not None] == prompt[1:]
     assert all(len(at) in (2, 3) for at in scores if at is not None)
     assert bench.answer("one").prompt_logprobs == (None,)
+
+
+def test_prompt_that_is_preempted_while_it_is_scored_gets_each_score_once() -> None:
+    prompt, params = list(range(50, 98)), SamplingParams(prompt_logprobs=1, max_tokens=2, seed=1)
+    whole = harness()
+    whole.add("b", prompt, params)
+    whole.run()
+    bench = harness(fake(num_blocks=4), max_num_batched_tokens=6)
+    bench.add("a", [9] * 14, SamplingParams(max_tokens=10, ignore_eos=True))
+    bench.add("b", prompt, params)
+    (b,) = bench.engine._live["b"].choices  # pyright: ignore[reportPrivateUsage]
+    while b.sequence.num_preemptions == 0:
+        bench.step()
+    assert 0 < b.sequence.num_scored_tokens < len(prompt) - 1
+    bench.run()
+    assert bench.answer("b") == whole.answer("b")
