@@ -64,8 +64,12 @@ SIMD sums sums_add(sums s, line w, const int8_t *q, int t, int largest) {
     int32_t quad;
     memcpy(&quad, q + 4 * t, sizeof quad);
     const __m256i all = _mm256_set1_epi32(quad);
-    return (sums){_mm256_add_epi16(s.low, half_products(w.low, all, largest)),
-                  _mm256_add_epi16(s.high, half_products(w.high, all, largest))};
+    s.low = _mm256_add_epi16(s.low, half_products(w.low, all, largest));
+    s.high = _mm256_add_epi16(s.high, half_products(w.high, all, largest));
+    // Here the compiler must not look through the sum: it would turn chains into trees, whose many
+    // intermediate sums do not fit into registers (a third of the speed).
+    __asm__("" : "+x"(s.low), "+x"(s.high));
+    return s;
 }
 
 // total + the sums; total + scale * the sums.

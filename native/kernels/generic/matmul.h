@@ -109,7 +109,9 @@ static void integer_matmul(const integer_kernels *k, const es_weight *weight, in
                            int64_t n_panels, const es_activation *a, int64_t n_rows, float *out,
                            int64_t ld) {
     const int64_t tiled = n_rows < DOT_EXPAND ? 0 : n_rows / DOT_TILE * DOT_TILE;
-    tiled_rows(k, weight, panel, n_panels, a, tiled, out, ld);
+    if (tiled > 0) {
+        tiled_rows(k, weight, panel, n_panels, a, tiled, out, ld);
+    }
     packed_rows(k, weight, panel, n_panels, a, tiled, n_rows - tiled, out, ld);
 }
 
