@@ -12,7 +12,7 @@ import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NoReturn, Protocol, cast
+from typing import Any, NoReturn, Protocol, cast
 
 from edgeserve.config import Config
 from edgeserve.errors import EdgeServeError
@@ -67,6 +67,27 @@ class _Parser(argparse.ArgumentParser):
         raise SystemExit(2)
 
 
+class _CommandParser(_Parser):
+    """A command's arguments, in any order: `run MODEL --seed 1 PROMPT`, which argparse refuses.
+
+    argparse asks a command's parser for `parse_known_args` only, and the intermixed form asks it
+    in turn.
+    """
+
+    _is_intermixing = False
+
+    def parse_known_args(  # pyright: ignore[reportIncompatibleMethodOverride]  three overloads
+        self, args: Any = None, namespace: Any = None
+    ) -> Any:
+        if self._is_intermixing:
+            return super().parse_known_args(args, namespace)
+        self._is_intermixing = True
+        try:
+            return self.parse_known_intermixed_args(args, namespace)
+        finally:
+            self._is_intermixing = False
+
+
 class _Version(argparse.Action):
     """Prints the version; looked up only then, for it takes a search through site-packages."""
 
@@ -119,7 +140,9 @@ def _parser(chosen: str | None) -> tuple[argparse.ArgumentParser, CommandModule 
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
-    commands = parser.add_subparsers(metavar="COMMAND", title="commands")
+    commands = parser.add_subparsers(
+        metavar="COMMAND", title="commands", parser_class=_CommandParser
+    )
     module = None
     for name, command in COMMANDS.items():
         if name != chosen:

@@ -139,6 +139,21 @@ def test_wrong_usage_is_one_line_and_exit_code_2(
     assert words in error
 
 
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["run", "m", "--seed", "1", "why", "so"],
+        ["run", "--seed", "1", "m", "why", "so"],
+        ["run", "m", "why", "--seed", "1", "so"],
+        ["run", "m", "why", "so", "--seed", "1"],
+    ],
+)
+def test_options_stand_anywhere_among_the_words(args: list[str]) -> None:
+    parser, _ = cli._parser("run")
+    read = parser.parse_args(args)
+    assert (read.model, read.prompt, read.seed) == ("m", ["why", "so"], 1)
+
+
 def test_every_exit_code_of_an_error_is_in_the_help() -> None:
     documented = {line.split()[0] for line in cli._EPILOG.splitlines() if line.startswith("  ")}
     pending, codes = [EdgeServeError], set[str]()

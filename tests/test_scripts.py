@@ -118,14 +118,14 @@ def test_try_sets_up_and_asks_the_embedded_default(tree: Tree) -> None:
     ran = tree.run("try", "Why is the sky blue?", "--seed", "7")
     assert ran.returncode == 0, ran.stderr
     assert tree.asked("-m edgeserve.cli") == [
-        "-m edgeserve.cli run smollm2 Why is the sky blue? --seed 7"
+        "-m edgeserve.cli run smollm2 --max-tokens 256 Why is the sky blue? --seed 7"
     ]
     assert "Downloading thing-1.0-py3-none-any.whl (9.9 MB)" in ran.stderr
 
 
 def test_try_without_a_question_asks_one(tree: Tree) -> None:
     tree.run("try")
-    assert tree.asked("-m edgeserve.cli run smollm2 What is")
+    assert tree.asked("-m edgeserve.cli run smollm2 --max-tokens 256 What is")
 
 
 def test_try_installs_nothing_the_second_time(tree: Tree) -> None:
