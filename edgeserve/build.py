@@ -36,13 +36,13 @@ from edgeserve.types import Metadata, SamplingDefaults, SamplingParams
 _NUMPY_TYPES: Mapping[str, type[np.floating]] = {"float32": np.float32, "float64": np.float64}
 _ENGINE_SHARE_OF_MEMORY = 0.5
 _DEVICES = ("auto", "cpu", "oracle")
-_POSITIVE_OPTIONS = (
-    "num_threads",
-    "max_model_len",
-    "kv_cache_memory",
-    "max_num_batched_tokens",
-    "max_num_seqs",
-)
+_BOUNDS = {
+    "num_threads": (1, 1024),
+    "max_model_len": (2, None),  # a token of prompt and one of answer
+    "kv_cache_memory": (1, None),
+    "max_num_batched_tokens": (1, 65536),
+    "max_num_seqs": (1, None),
+}
 _NATIVE_KV_BYTES = 2
 # Weights multiplied a second, before the first step has told: low, so that it is short.
 _NATIVE_PRIOR_RATE = 50e9
@@ -69,12 +69,22 @@ class EngineOptions:
     def __post_init__(self) -> None:
         if self.device not in _DEVICES:
             raise InvalidRequestError("device", self.device, " or ".join(_DEVICES))
-        if self.dtype not in _NUMPY_TYPES:
+        if self.dtype not in tuple(_NUMPY_TYPES):
             raise InvalidRequestError("dtype", self.dtype, " or ".join(_NUMPY_TYPES))
-        for name in _POSITIVE_OPTIONS:
-            value = getattr(self, name)
-            if value is not None and (not isinstance(value, int) or value < 1):
-                raise InvalidRequestError(name, value, "a positive integer")
+        for name, (low, high) in _BOUNDS.items():
+            _check_option(name, getattr(self, name), low, high)
+        if self.chat_template is not None and not isinstance(self.chat_template, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidRequestError("chat_template", self.chat_template, "a template's text")
+
+
+def _check_option(name: str, value: object, low: int, high: int | None) -> None:
+    """None, where a field may be None at all, is "decided by model and machine"."""
+    if value is None and name not in ("max_num_batched_tokens", "max_num_seqs"):
+        return
+    if isinstance(value, bool) or not isinstance(value, int) or value < low:
+        raise InvalidRequestError(name, value, f"an integer of {low} or more")
+    if high is not None and value > high:
+        raise InvalidRequestError(name, value, f"at most {high:,}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +113,7 @@ def load_model(
     """Finds (maybe downloads), reads and prepares a model.
 
     Raises ModelNotFoundError, LicenseNotAcceptedError, DownloadError, ModelFileError,
-    UnsupportedModelError, TokenizerError, TemplateError, KVMemoryError.
+    UnsupportedModelError, TokenizerError, TemplateError, KVMemoryError, InvalidRequestError.
     """
     resolved = resolve_model(
         source, config, progress=progress or SilentProgress(), license_gate=license_gate
@@ -113,11 +123,11 @@ def load_model(
     plan = build_plan(file.metadata, file.tensors, max_model_len=options.max_model_len)
     _check_vocabulary(plan, tokenizer)
     defaults = sampling_defaults(file.metadata, resolved.entry)
+    template = _template(file.metadata, tokenizer, options.chat_template)
     limits, num_blocks = _size(plan, options)
     with TensorReader(file) as tensors:
         runner = _runner(plan, tensors, num_blocks, options, config)
     engine = Engine(runner, tokenizer, limits, defaults, clock)
-    template = _template(file.metadata, tokenizer, options.chat_template)
     return LoadedModel(
         source, resolved.path, file.metadata, plan, engine, tokenizer, template, defaults
     )

@@ -134,8 +134,8 @@ class KVMemoryError(EdgeServeError):
         self.needed_bytes = needed_bytes
         self.allowed_bytes = allowed_bytes
         super().__init__(
-            f"the KV cache needs {needed_bytes / 1e6:,.0f} MB and may have "
-            f"{allowed_bytes / 1e6:,.0f} MB; lower max_model_len or raise kv_cache_memory"
+            f"the KV cache needs {needed_bytes:,} bytes and may have {allowed_bytes:,}; "
+            "lower max_model_len or raise kv_cache_memory"
         )
 
 
