@@ -11,16 +11,11 @@ import numpy as np
 
 from edgeserve.config import Config
 from edgeserve.engine.engine import Engine, EngineLimits
-from edgeserve.errors import (
-    HyperParameterError,
-    InvalidRequestError,
-    KVMemoryError,
-    TokenizerError,
-)
-from edgeserve.loader.catalog import CatalogEntry
+from edgeserve.errors import InvalidRequestError, KVMemoryError, TokenizerError
 from edgeserve.loader.gguf import read_gguf
 from edgeserve.loader.machine import available_memory
 from edgeserve.loader.progress import Progress, SilentProgress
+from edgeserve.loader.sampling_defaults import sampling_defaults
 from edgeserve.loader.store import LicenseGate, resolve_model
 from edgeserve.loader.tensors import TensorReader
 from edgeserve.models import build_plan
@@ -31,7 +26,7 @@ from edgeserve.runner.oracle_runner import OracleRunner
 from edgeserve.runner.runner import Runner
 from edgeserve.text.chat_template import ChatTemplate
 from edgeserve.text.tokenizer import Tokenizer, build_tokenizer
-from edgeserve.types import Metadata, SamplingDefaults, SamplingParams
+from edgeserve.types import Metadata, SamplingDefaults
 
 _NUMPY_TYPES: Mapping[str, type[np.floating]] = {"float32": np.float32, "float64": np.float64}
 _ENGINE_SHARE_OF_MEMORY = 0.5
@@ -130,39 +125,6 @@ def load_model(
     engine = Engine(runner, tokenizer, limits, defaults, clock)
     return LoadedModel(
         source, resolved.path, file.metadata, plan, engine, tokenizer, template, defaults
-    )
-
-
-def sampling_defaults(metadata: Metadata, entry: CatalogEntry | None) -> SamplingDefaults:
-    """From the file's `general.sampling.*`, then the catalogue, then our own.
-
-    Raises HyperParameterError for a value in the file that no request could ask for.
-    """
-    keys = {
-        "temperature": "temp",
-        "top_p": "top_p",
-        "top_k": "top_k",
-        "min_p": "min_p",
-        "repetition_penalty": "penalty_repeat",
-    }
-    base = entry.sampling if entry is not None and entry.sampling is not None else None
-    known = base or SamplingDefaults()
-    found = {
-        name: metadata.values[key]
-        for name, suffix in keys.items()
-        if (key := f"general.sampling.{suffix}") in metadata.values
-    }
-    if not found:
-        return known
-    try:
-        params = SamplingParams(**found)  # pyright: ignore[reportArgumentType]
-    except InvalidRequestError as error:
-        key = f"general.sampling.{keys[error.parameter]}"
-        offset = metadata.offsets.get(key)
-        raise HyperParameterError(key, str(error), offset=offset) from error
-    own = params.resolved(known)
-    return SamplingDefaults(
-        own.temperature, own.top_p, own.top_k, own.min_p, own.repetition_penalty, "model file"
     )
 
 

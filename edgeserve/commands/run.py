@@ -70,18 +70,30 @@ def run(args: argparse.Namespace, config: Config) -> int:
     ):
         _show(stream, args)
     if not args.json:
-        _advise(args.model)
+        _advise(args.model, config)
     return 0
 
 
 def _prompt(args: argparse.Namespace) -> str:
     """The words of the command line, then what was piped in."""
-    words = " ".join(args.prompt)
-    piped = "" if sys.stdin is None or sys.stdin.isatty() else sys.stdin.read()
+    words, piped = " ".join(args.prompt), _piped()
     prompt = "\n\n".join(part for part in (words, piped) if part.strip())
     if not prompt:
         raise InvalidRequestError("PROMPT", "", 'a text: edgeserve run MODEL "question"')
     return prompt
+
+
+def _piped() -> str:
+    """Standard input, as UTF-8 whatever the locale says; nothing at a terminal."""
+    if sys.stdin is None or sys.stdin.isatty():
+        return ""
+    try:
+        return sys.stdin.buffer.read().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        found = f"byte 0x{error.object[error.start]:02x} at {error.start}"
+        raise InvalidRequestError("standard input", found, "UTF-8 text") from None
+    except OSError as error:
+        raise InvalidRequestError("standard input", str(error), "readable") from None
 
 
 def _sampling(args: argparse.Namespace) -> SamplingParams:
@@ -153,9 +165,10 @@ def _show(stream: TokenStream, args: argparse.Namespace) -> None:
         )
 
 
-def _advise(model: str) -> None:
+def _advise(model: str, config: Config) -> None:
     """After the embedded default, which only proves the installation: what to run instead."""
     from edgeserve.loader.catalog import EMBEDDED_DEFAULT, load_catalog
+    from edgeserve.loader.discovery import discover
     from edgeserve.loader.machine import available_memory, read_bandwidth_bytes_per_s
     from edgeserve.loader.recommend import recommend
 
@@ -167,3 +180,7 @@ def _advise(model: str) -> None:
     print(f"\n{entry.title} proves the installation and is no chat model.", file=sys.stderr)
     for line in advice.lines():
         print(line, file=sys.stderr)
+    others = [found.name for found in discover(config) if not found.note]
+    if others:
+        shown = ", ".join(others[:3]) + (", …" if len(others) > 3 else "")
+        print(f"Other programs keep models here that run as they are: {shown}", file=sys.stderr)
