@@ -146,3 +146,11 @@ def test_phi3_with_long_factors_only() -> None:
     assert build_plan(metadata, tensors).max_position == 512
     with pytest.raises(MissingTensorError, match="rope_factors_short"):
         build_plan(metadata, tensors, max_model_len=64)
+
+
+@pytest.mark.parametrize(("window", "expected"), [(24, 24), (0, None), (None, None)])
+def test_phi3_applies_the_window_of_its_file_in_every_layer(
+    window: int | None, expected: int | None
+) -> None:
+    plan = build_plan(*describe(replace(DEFAULTS["phi3"], window=window)))
+    assert {width for width, _, _ in _per_layer(plan)} == {expected}
