@@ -30,6 +30,65 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, config: Config) -> int:
+    catalog = load_catalog()
+    files = ModelStore(config, catalog).find(args.model)
+    if files is None:
+        entry = catalog.find(args.model.partition(":")[0])
+        raise ModelNotFoundError(_not_here(args.model, entry))
+    model = read_gguf(files.path)
+    summary = summarize(model)
+    sampling = sampling_defaults(model.metadata, files.entry)
+    available = available_memory()
+    if args.json:
+        print(json.dumps(_as_dict(files, summary, sampling, available), indent=2))
+        return 0
+    rows = list(_rows(files, summary, sampling, available))
+    width = max(len(label) for label, _ in rows)
+    for label, text in rows:
+        print(f"{label.ljust(width)}  {text}")
+    return 0
+
+
+def _not_here(name: str, entry: CatalogEntry | None) -> str:
+    what = ""
+    if entry is not None:
+        file = entry.files[0]
+        what = (
+            f" ({entry.title}, {file.quant}, {human_size(file.size_bytes)}, {entry.license.name}, "
+            f"{human_size(entry.memory_bytes(file))} of memory)"
+        )
+    return f"{name}{what} is not on this machine; to fetch it: edgeserve pull {name}"
+
+
+def _rows(
+    files: ModelFiles, summary: ModelSummary, sampling: SamplingDefaults, available: int
+) -> Iterator[tuple[str, str]]:
+    yield "model", summary.name
+    yield "file", str(files.path) + (f" and {len(files.parts) - 1} more" * (len(files.parts) > 1))
+    yield "architecture", f"{summary.architecture}, {_or_unknown(summary.block_count)} layers"
+    yield "parameters", f"{summary.parameters:,}"
+    yield "size", human_size(summary.size_bytes)
+    yield "tensor types", _types(summary)
+    yield "context", f"{_or_unknown(summary.context_length)} tokens"
+    yield "KV cache", _kv(summary)
+    yield "memory", _fit(summary, available)
+    yield "tokenizer", f"{summary.tokenizer or 'none'}, {_or_unknown(summary.vocabulary)} tokens"
+    yield "chat template", "yes" if summary.has_template else "no: it continues text"
+    yield "sampling", _sampling(sampling)
+    yield "license", _license(summary, files.entry)
+    if files.entry is not None and files.entry.note:
+        yield "note", files.entry.note
+
+
+def _or_unknown(number: int | None) -> str:
+    return "an unknown number of" if number is None else f"{number:,}"
+
+
+def _types(summary: ModelSummary) -> str:
+    return ", ".join(
+        f"{name} in {count.tensors} ({human_size(count.num_bytes)})"
+        for name, count in summary.tensor_types.items()
+    )
 
 
 def _kv(summary: ModelSummary) -> str:
