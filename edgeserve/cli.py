@@ -114,9 +114,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("\nedgeserve: interrupted", file=sys.stderr)
         return _INTERRUPTED
     except BrokenPipeError:
-        # Python flushes stdout once more at its end, which must not fail a second time.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         return _BROKEN_PIPE
+    except OSError as error:  # such as a full disk behind the output
+        _drop_output()
+        print(f"edgeserve: error: {error}", file=sys.stderr)
+        return EdgeServeError.exit_code
+
+
+def _drop_output() -> None:
+    """Python flushes stdout once more at its end, which must not fail a second time."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _run(argv: Sequence[str]) -> int:
@@ -127,7 +135,8 @@ def _run(argv: Sequence[str]) -> int:
         parser.print_help()
         return 0
     code = module.run(args, Config.from_environment())
-    sys.stdout.flush()
+    if sys.stdout is not None:  # as it is when the shell says >&-
+        sys.stdout.flush()
     return code
 
 
