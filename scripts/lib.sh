@@ -74,8 +74,8 @@ need_compiler() {
 
 # What the native library and the environment are made from, as one line.
 build_inputs() {
-    (cd "$root" && find pyproject.toml CMakeLists.txt native tools -type f | LC_ALL=C sort |
-        xargs cksum | cksum)
+    (cd "$root" && find pyproject.toml CMakeLists.txt native tools -type f ! -name '*.pyc' |
+        LC_ALL=C sort | xargs cksum | cksum)
     printf '%s\n' "$root"
     identity "${EDGESERVE_PYTHON:-$python}"
 }
