@@ -11,7 +11,7 @@ import numpy as np
 
 from edgeserve.config import Config
 from edgeserve.engine.engine import Engine, EngineLimits
-from edgeserve.errors import InvalidRequestError, KVMemoryError, TokenizerError
+from edgeserve.errors import InvalidRequestError, KVMemoryError
 from edgeserve.loader.gguf import read_gguf
 from edgeserve.loader.machine import available_memory
 from edgeserve.loader.progress import Progress, SilentProgress
@@ -116,7 +116,6 @@ def load_model(
     file = read_gguf(resolved.path)
     tokenizer = build_tokenizer(file.metadata)
     plan = build_plan(file.metadata, file.tensors, max_model_len=options.max_model_len)
-    _check_vocabulary(plan, tokenizer)
     defaults = sampling_defaults(file.metadata, resolved.entry)
     template = _template(file.metadata, tokenizer, options.chat_template)
     limits, num_blocks = _size(plan, options)
@@ -126,15 +125,6 @@ def load_model(
     return LoadedModel(
         source, resolved.path, file.metadata, plan, engine, tokenizer, template, defaults
     )
-
-
-def _check_vocabulary(plan: Plan, tokenizer: Tokenizer) -> None:
-    """Embedding rows may outnumber tokens, as padding; every token needs a row."""
-    if tokenizer.vocab_size > plan.vocab_size:
-        raise TokenizerError(
-            "tokenizer.ggml.tokens",
-            f"has {tokenizer.vocab_size} tokens for {plan.vocab_size} embedding rows",
-        )
 
 
 def _runner(

@@ -1,0 +1,183 @@
+"""Wiring: options and their bounds, how large context and pool become, what a file decides."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from edgeserve.build import EngineOptions, LoadedModel, load_model
+from edgeserve.config import Config
+from edgeserve.errors import (
+    InvalidRequestError,
+    KVMemoryError,
+    ModelFileError,
+    ModelNotFoundError,
+    TemplateError,
+    TensorShapeError,
+    UnsupportedModelError,
+)
+from edgeserve.runner.native_runner import NativeRunner
+from edgeserve.runner.oracle_runner import OracleRunner
+
+from .tiny_models import write_tiny_model
+from .tiny_vocabularies import byte_level_vocabulary
+
+CONTEXT = 128
+BLOCK_TOKENS = 16
+# Two layers, two KV heads of 16, K and V: 128 numbers a token.
+NUMBERS_PER_BLOCK = 128 * BLOCK_TOKENS
+ELEMENT_BYTES = {"oracle": 4, "cpu": 2}
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("model")
+    return write_tiny_model(folder / "tiny.gguf", "llama", context=CONTEXT)
+
+
+def load(path: Path | str, **options: Any) -> LoadedModel:
+    config = Config(Path("cache-that-is-not-there"), Path("hub-that-is-not-there"), hf_offline=True)
+    return load_model(str(path), EngineOptions(**options), config=config, clock=time.monotonic)
+
+
+def num_blocks(model: LoadedModel) -> int:
+    return model.engine._runner.num_blocks  # pyright: ignore[reportPrivateUsage]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("device", value) for value in ("tpu", "", None, [])),
+        *(("dtype", value) for value in ("float16", None, [])),
+        *(("num_threads", value) for value in (0, -1, True, 1.0, "4", 1025, 10**9)),
+        *(("max_model_len", value) for value in (0, 1, -5, True, 2.5)),
+        *(("kv_cache_memory", value) for value in (0, -1, "2G", True)),
+        *(("max_num_batched_tokens", value) for value in (0, None, True, 65537, 2**40)),
+        *(("max_num_seqs", value) for value in (0, None, False)),
+        *(("chat_template", value) for value in (5, Path("file.jinja"), b"x")),
+    ],
+)
+def test_option_that_is_not_allowed_is_refused_by_name(name: str, value: Any) -> None:
+    with pytest.raises(InvalidRequestError) as caught:
+        EngineOptions(**{name: value})
+    assert caught.value.parameter == name
+
+
+@pytest.mark.parametrize(
+    ("device", "kind"), [("auto", NativeRunner), ("cpu", NativeRunner), ("oracle", OracleRunner)]
+)
+def test_device_decides_what_computes(path: Path, device: str, kind: type) -> None:
+    model = load(path, device=device)
+    assert type(model.engine._runner) is kind  # pyright: ignore[reportPrivateUsage]
+    model.engine.close()
+
+
+def test_float64_is_the_oracles_other_type(path: Path) -> None:
+    model = load(path, device="oracle", dtype="float64")
+    assert model.engine._runner.numerics_class == "oracle-float64"  # pyright: ignore[reportPrivateUsage]
+
+
+@pytest.mark.parametrize("device", ["oracle", "cpu"])
+def test_pool_is_what_the_memory_holds(path: Path, device: str) -> None:
+    block = NUMBERS_PER_BLOCK * ELEMENT_BYTES[device]
+    for blocks, context in ((3, 48), (8, CONTEXT), (20, CONTEXT)):
+        model = load(path, device=device, kv_cache_memory=blocks * block + block - 1)
+        assert model.engine.limits.max_model_len == context
+        assert num_blocks(model) == blocks
+        model.engine.close()
+
+
+def test_pool_is_no_larger_than_all_sequences_could_fill(path: Path) -> None:
+    model = load(path, kv_cache_memory=1 << 40, max_num_seqs=3)
+    assert num_blocks(model) == 3 * CONTEXT // BLOCK_TOKENS
+    model.engine.close()
+
+
+@pytest.mark.parametrize(
+    ("memory", "max_model_len", "needed_blocks"), [(1, None, 1), (4096 * 4, 100, 7)]
+)
+def test_memory_that_does_not_hold_one_request_is_refused_with_both_numbers(
+    path: Path, memory: int, max_model_len: int | None, needed_blocks: int
+) -> None:
+    with pytest.raises(KVMemoryError) as caught:
+        load(path, device="cpu", kv_cache_memory=memory, max_model_len=max_model_len)
+    assert caught.value.needed_bytes == needed_blocks * NUMBERS_PER_BLOCK * 2
+    assert caught.value.allowed_bytes == memory
+
+
+def test_context_beyond_the_trained_one_is_refused_with_the_limit(path: Path) -> None:
+    with pytest.raises(InvalidRequestError, match=r"max_model_len = 129: must be at most 128"):
+        load(path, max_model_len=CONTEXT + 1)
+    assert load(path, max_model_len=CONTEXT).engine.limits.max_model_len == CONTEXT
+
+
+def test_sampling_defaults_come_from_the_file(tmp_path: Path) -> None:
+    metadata = {"general.sampling.temp": 0.25, "general.sampling.top_k": 7}
+    model = load(write_tiny_model(tmp_path / "m.gguf", "llama", metadata=metadata))
+    assert (model.defaults.temperature, model.defaults.top_k) == (0.25, 7)
+    assert (model.defaults.top_p, model.defaults.origin) == (0.95, "model file")
+    assert model.engine.defaults == model.defaults
+
+
+def test_sampling_default_that_no_request_may_have_is_the_files_defect(tmp_path: Path) -> None:
+    metadata = {"general.sampling.top_p": 1.5}
+    file = write_tiny_model(tmp_path / "m.gguf", "llama", metadata=metadata)
+    with pytest.raises(ModelFileError, match=r"general\.sampling\.top_p \(byte \d+\)"):
+        load(file)
+
+
+def test_template_of_the_file_is_used_unless_another_is_given(path: Path, tmp_path: Path) -> None:
+    model = load(path)
+    assert model.template is not None
+    assert "<|im_start|>" in model.template.source
+    other = load(path, chat_template="{{ messages }}")
+    assert other.template is not None
+    assert other.template.source == "{{ messages }}"
+    bare = write_tiny_model(tmp_path / "b.gguf", "llama", chat_template=None)
+    assert load(bare).template is None
+
+
+def test_template_that_cannot_be_parsed_is_found_before_the_weights_are_read(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never(*_: object) -> None:
+        raise AssertionError("weights were read")
+
+    monkeypatch.setattr("edgeserve.build._runner", never)
+    with pytest.raises(TemplateError):
+        load(path, chat_template="{% for %}")
+
+
+def test_model_that_is_not_there_is_said_so() -> None:
+    with pytest.raises(ModelNotFoundError):
+        load("no-such-model")
+
+
+def test_damaged_file_and_unknown_architecture_are_typed(path: Path, tmp_path: Path) -> None:
+    cut = tmp_path / "cut.gguf"
+    cut.write_bytes(path.read_bytes()[:5000])
+    with pytest.raises(ModelFileError):
+        load(cut)
+    odd = write_tiny_model(tmp_path / "odd.gguf", "llama", written_as="mamba9")
+    with pytest.raises(UnsupportedModelError):
+        load(odd)
+
+
+@pytest.mark.parametrize("num_tokens", [290, 299])
+def test_vocabulary_that_is_not_the_embeddings_is_a_typed_error(
+    tmp_path: Path, num_tokens: int
+) -> None:
+    vocabulary = byte_level_vocabulary(300)
+    metadata = {
+        "tokenizer.ggml.model": vocabulary.model,
+        "tokenizer.ggml.pre": "gpt-2",
+        "tokenizer.ggml.tokens": vocabulary.tokens[:num_tokens],
+        "tokenizer.ggml.token_type": vocabulary.types[:num_tokens],
+        "tokenizer.ggml.merges": list(vocabulary.merges[:5]),
+    }
+    file = write_tiny_model(tmp_path / "m.gguf", "llama", tokenizer=None, metadata=metadata)
+    with pytest.raises(TensorShapeError, match=f"300 rows for the {num_tokens} tokens"):
+        load(file)
