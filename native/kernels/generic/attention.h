@@ -171,16 +171,21 @@ SIMD void add_tiles(const int n_heads, const int n_tiles, const chunk_view *chun
         const int32_t end = block_end < chunk->end ? block_end : chunk->end;
         for (; at < end; at++, weight++, v += chunk->span->value_size) {
             UNROLL
-            for (int i = 0; i < n_heads * n_tiles; i++) {
-                const f32x16 tile = f16_load(v + 16 * (i % n_tiles));
-                const f32x16 p = f32_splat(weight[i / n_tiles * ES_KV_CHUNK]);
-                o[i] = f32_fma(p, tile, o[i]);
+            for (int t = 0; t < n_tiles; t++) {
+                const f32x16 tile = f16_load(v + 16 * t);
+                UNROLL
+                for (int h = 0; h < n_heads; h++) {
+                    const f32x16 p = f32_splat(weight[h * ES_KV_CHUNK]);
+                    o[t * n_heads + h] = f32_fma(p, tile, o[t * n_heads + h]);
+                }
+                // Reading p again for the next tile is cheaper than the registers to keep it in.
+                FORGET(weight);
             }
         }
     }
     UNROLL
     for (int i = 0; i < n_heads * n_tiles; i++) {
-        f32_store(partials[head + i / n_tiles].o + d + 16 * (i % n_tiles), o[i]);
+        f32_store(partials[head + i % n_heads].o + d + 16 * (i / n_heads), o[i]);
     }
 }
 

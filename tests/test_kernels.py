@@ -1,0 +1,107 @@
+"""The kernel sets against each other and against libm, by two C programs that see the core's
+inside. Where a cross compiler and qemu are installed, 64-bit ARM and older processors too."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PROGRAMS = ["accuracy_test", "kernels_test"]
+
+Build = Callable[..., Path]
+
+
+def run(command: list[str | Path], timeout: int = 900) -> str:
+    ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=timeout)
+    assert ran.returncode == 0, ran.stdout[-2000:] + ran.stderr[-2000:]
+    return ran.stdout
+
+
+def tool(*names: str) -> str:
+    """The first of these programs that is installed; skips where none is."""
+    found = [path for name in names if (path := shutil.which(name)) is not None]
+    if not found:
+        pytest.skip(f"{names[0]} is not installed")
+    return found[0]
+
+
+@pytest.fixture(scope="session")
+def build(tmp_path_factory: pytest.TempPathFactory) -> Build:
+    """Builds the programs with these CMake options, and returns their folder."""
+    cmake = tool("cmake")
+
+    def build_in(name: str, *options: str) -> Path:
+        folder = tmp_path_factory.mktemp(name)
+        run([cmake, "-S", ROOT, "-B", folder, "-DEDGESERVE_WERROR=ON", *options])
+        run([cmake, "--build", folder, "--parallel", "2", "--target", *PROGRAMS])
+        return folder
+
+    return build_in
+
+
+@pytest.fixture(scope="session")
+def native(build: Build) -> Path:
+    return build("native")
+
+
+@pytest.fixture(scope="session")
+def native_checks(native: Path) -> str:
+    return run([native / "kernels_test"])
+
+
+@pytest.fixture(scope="session")
+def arm(build: Build) -> Path:
+    compiler = tool("aarch64-linux-gnu-gcc")
+    return build(
+        "arm",
+        f"-DCMAKE_C_COMPILER={compiler}",
+        "-DCMAKE_SYSTEM_NAME=Linux",
+        "-DCMAKE_SYSTEM_PROCESSOR=aarch64",
+        "-DCMAKE_EXE_LINKER_FLAGS=-static",  # qemu needs no foreign libraries then
+    )
+
+
+def checksums(output: str, kernel_set: str) -> dict[str, str]:
+    """What a set computed, by kernel."""
+    words = [line.split() for line in output.splitlines() if line.startswith(f"{kernel_set} ")]
+    return {kernel: checksum for _, kernel, checksum in words}
+
+
+def test_every_kernel_set_gives_the_bits_of_ref(native_checks: str) -> None:
+    assert native_checks.endswith(" passed, 0 failed\n")
+
+
+def test_errors_stay_within_their_bounds(native: Path) -> None:
+    assert run([native / "accuracy_test"]).endswith(" passed, 0 failed\n")
+
+
+def test_arm_gives_the_same_bits(native_checks: str, arm: Path) -> None:
+    output = run([tool("qemu-aarch64-static", "qemu-aarch64"), "-cpu", "max", arm / "kernels_test"])
+    expected = checksums(native_checks, "ref")
+    assert len(expected) > 10
+    assert checksums(output, "neon") == expected
+    assert checksums(output, "ref") == expected
+
+
+@pytest.mark.parametrize(
+    ("cpu", "expected"),
+    [("max", ["neon", "ref"]), ("cortex-a76", ["neon", "ref"]), ("cortex-a72", ["ref"])],
+)
+def test_arm_processors_get_the_sets_they_can_run(arm: Path, cpu: str, expected: list[str]) -> None:
+    qemu = tool("qemu-aarch64-static", "qemu-aarch64")
+    assert run([qemu, "-cpu", cpu, arm / "kernels_test", "sets"]).split() == expected
+
+
+@pytest.mark.parametrize(("cpu", "expected"), [("Haswell", ["avx2", "ref"]), ("Nehalem", ["ref"])])
+def test_x86_processors_get_the_sets_they_can_run(
+    native: Path, cpu: str, expected: list[str]
+) -> None:
+    qemu = tool("qemu-x86_64-static", "qemu-x86_64")
+    assert run([qemu, "-cpu", cpu, native / "kernels_test", "sets"]).split() == expected
+    checked = run([qemu, "-cpu", cpu, native / "kernels_test", "quick"])
+    assert checked.endswith(" passed, 0 failed\n")
