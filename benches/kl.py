@@ -1,10 +1,10 @@
-"""How far a model's distributions under the oracle lie from llama.cpp's, over real text.
+"""How far the native core's distributions, and llama.cpp's, lie from the oracle's, over real text.
 
     python benches/kl.py MODEL.gguf [TEXT ...] [--tokens 4096] [--window 512] [--float64]
 
-The texts are cut into windows; every position of every window counts. KL(oracle || llama.cpp) is
-in nats. llama.cpp runs as it comes (keys and values of 16 bits, activations rounded to 8), so its
-own rounding is most of what is measured.
+The texts are cut into windows; every position of every window counts. KL(oracle || other) is in
+nats. Both run as they come (keys and values of 16 bits, activations rounded to 8), so their own
+rounding is most of what is measured. The ratio is of the two means, over the same positions.
 """
 
 from __future__ import annotations
@@ -23,92 +23,136 @@ from edgeserve.loader.gguf import read_gguf
 from edgeserve.loader.tensors import TensorReader
 from edgeserve.models import build_plan
 from edgeserve.runner.batch import BLOCK_SIZE, Batch, RowGroup
+from edgeserve.runner.native_runner import NativeRunner, num_cores
 from edgeserve.runner.oracle_runner import OracleRunner
+from edgeserve.runner.runner import Runner
 
 TEXTS = Path(__file__).parent.parent / "tests" / "data" / "texts"
 Floats = NDArray[np.floating]
+_PIECE = 64
 
 
 @dataclass(frozen=True)
 class Divergence:
     """Over `num_tokens` positions: mean KL and its standard error in nats, share of equal tops."""
 
+    name: str
     num_tokens: int
     mean: float
     standard_error: float
     largest: float
     same_top: float
-    oracle_seconds: float
-    reference_seconds: float
+    seconds: float
 
     def __str__(self) -> str:
         return (
-            f"{self.num_tokens} tokens: KL {self.mean:.3e} ± {self.standard_error:.1e} nats "
-            f"(largest {self.largest:.2g}), same top-1 {self.same_top:.2%}; "
-            f"oracle {self.oracle_seconds:.0f} s, llama.cpp {self.reference_seconds:.0f} s"
+            f"{self.name}, {self.num_tokens} tokens: KL {self.mean:.3e} ± "
+            f"{self.standard_error:.1e} nats (largest {self.largest:.2g}), "
+            f"same top-1 {self.same_top:.2%}; {self.seconds:.0f} s"
         )
 
 
-def divergence(
+@dataclass(frozen=True)
+class Comparison:
+    """The reference's divergence from the oracle and ours; both over the same positions."""
+
+    reference: Divergence
+    native: Divergence
+    oracle_seconds: float
+
+    def __str__(self) -> str:
+        ratio = self.native.mean / self.reference.mean
+        return (
+            f"{self.reference}\n{self.native}\n"
+            f"ratio of the means {ratio:.3f}; oracle {self.oracle_seconds:.0f} s"
+        )
+
+
+class _Tally:
+    """Divergences of one contestant, a position at a time."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.seconds = 0.0
+        self._kl: list[float] = []
+        self._same: list[bool] = []
+
+    def add(self, oracle: Floats, other: Floats) -> None:
+        self._kl.append(_kl(oracle, other))
+        self._same.append(bool(oracle.argmax() == other.argmax()))
+
+    def result(self) -> Divergence:
+        values = np.array(self._kl)
+        return Divergence(
+            name=self.name,
+            num_tokens=len(values),
+            mean=float(values.mean()),
+            standard_error=float(values.std(ddof=1) / np.sqrt(len(values))),
+            largest=float(values.max()),
+            same_top=float(np.mean(self._same)),
+            seconds=self.seconds,
+        )
+
+
+def compare(
     path: Path,
     texts: Sequence[str],
     *,
     num_tokens: int,
     window: int,
     dtype: type[np.floating] = np.float32,
-) -> Divergence:
+) -> Comparison:
     """Measures the first `num_tokens` tokens of `texts`, in windows of `window`."""
     reference = llama_cpp.Llama(
         str(path), n_ctx=window, n_batch=window, n_threads=1, logits_all=True, verbose=False
     )
-    oracle = _Oracle(path, window, dtype)
-    kl: list[float] = []
-    same: list[bool] = []
-    reference_seconds = 0.0
+    oracle, native = _open(path, window, dtype), _open(path, window, None)
+    oracle_time, theirs, ours = _Tally("oracle"), _Tally("llama.cpp"), _Tally("edgeserve")
     for ids in _windows(reference, texts, num_tokens, window):
         started = time.perf_counter()
         reference.reset()
         reference.eval(ids)
-        reference_seconds += time.perf_counter() - started
+        theirs.seconds += time.perf_counter() - started
         # A row at a time: vocabularies are large.
-        for ours, theirs in zip(oracle.logits(ids), reference.scores[: len(ids)], strict=True):
-            kl.append(_kl(ours, theirs))
-            same.append(bool(ours.argmax() == theirs.argmax()))
+        rows = zip(
+            _logits(oracle, ids, oracle_time),
+            _logits(native, ids, ours),
+            reference.scores[: len(ids)],
+            strict=True,
+        )
+        for exact, own, other in rows:
+            ours.add(exact, own)
+            theirs.add(exact, other)
+    for runner in (oracle, native):
+        runner.close()
     reference.close()
-    values = np.array(kl)
-    return Divergence(
-        num_tokens=len(values),
-        mean=float(values.mean()),
-        standard_error=float(values.std(ddof=1) / np.sqrt(len(values))),
-        largest=float(values.max()),
-        same_top=float(np.mean(same)),
-        oracle_seconds=oracle.seconds,
-        reference_seconds=reference_seconds,
-    )
+    return Comparison(theirs.result(), ours.result(), oracle_time.seconds)
 
 
-class _Oracle:
-    """The oracle over one window at a time, and how long it has computed."""
+def _open(path: Path, window: int, dtype: type[np.floating] | None) -> Runner:
+    """The oracle in `dtype`, or the native core for None."""
+    model = read_gguf(path)
+    plan = build_plan(model.metadata, model.tensors, max_model_len=window)
+    num_blocks = -(-window // BLOCK_SIZE)
+    with TensorReader(model) as source:
+        if dtype is not None:
+            return OracleRunner(plan, source, num_blocks=num_blocks, dtype=dtype)
+        return NativeRunner(
+            plan, source, num_blocks=num_blocks, num_threads=num_cores(), max_rows=_PIECE
+        )
 
-    def __init__(self, path: Path, window: int, dtype: type[np.floating]) -> None:
-        model = read_gguf(path)
-        plan = build_plan(model.metadata, model.tensors, max_model_len=window)
-        num_blocks = -(-window // BLOCK_SIZE)
-        with TensorReader(model) as source:
-            self._runner = OracleRunner(plan, source, num_blocks=num_blocks, dtype=dtype)
-        self.seconds = 0.0
 
-    def logits(self, ids: Sequence[int]) -> Iterator[Floats]:
-        """A row for each token, computed 64 at a time so that a large vocabulary's fit."""
-        num_groups = len(self._runner.cache_groups)
-        tables = [range(self._runner.num_blocks)] * num_groups
-        for first in range(0, len(ids), 64):
-            piece = ids[first : first + 64]
-            group = RowGroup(piece, first, tables, len(piece))
-            started = time.perf_counter()
-            self._runner.execute(Batch.from_groups([group], num_groups))
-            self.seconds += time.perf_counter() - started
-            yield from self._runner.logits()
+def _logits(runner: Runner, ids: Sequence[int], tally: _Tally) -> Iterator[Floats]:
+    """A row for each token, computed some at a time so that a large vocabulary's fit."""
+    num_groups = len(runner.cache_groups)
+    tables = [range(runner.num_blocks)] * num_groups
+    for first in range(0, len(ids), _PIECE):
+        piece = ids[first : first + _PIECE]
+        started = time.perf_counter()
+        runner.execute(Batch.from_groups([RowGroup(piece, first, tables, len(piece))], num_groups))
+        rows = runner.logits()
+        tally.seconds += time.perf_counter() - started
+        yield from rows
 
 
 def _windows(
@@ -146,7 +190,7 @@ def main() -> None:
     parser.add_argument("--float64", action="store_true")
     given = parser.parse_args()
     print(
-        divergence(
+        compare(
             given.model,
             [path.read_text() for path in given.texts],
             num_tokens=given.tokens,
