@@ -1,4 +1,4 @@
-"""The kernel sets against each other and against libm, by two C programs that see the core's
+"""The kernel sets against each other, the contract and libm, by C programs that see the core's
 inside. Where a cross compiler and qemu are installed, 64-bit ARM and older processors too."""
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-PROGRAMS = ["accuracy_test", "kernels_test"]
+PROGRAMS = ["accuracy_test", "contract_test", "kernels_test"]
 
 Build = Callable[..., Path]
 
@@ -74,6 +74,10 @@ def checksums(output: str, kernel_set: str) -> dict[str, str]:
 
 def test_every_kernel_set_gives_the_bits_of_ref(native_checks: str) -> None:
     assert native_checks.endswith(" passed, 0 failed\n")
+
+
+def test_results_are_those_of_the_contract(native: Path) -> None:
+    assert run([native / "contract_test"]).endswith(" passed, 0 failed\n")
 
 
 def test_errors_stay_within_their_bounds(native: Path) -> None:

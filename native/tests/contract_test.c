@@ -1,0 +1,233 @@
+// The numerics contract of kernels/kernels.h once more, in plain loops that share nothing with the
+// kernels: element by element, in the order that is written there. Bits must be equal.
+#include "kernels/kernels.h"
+#include "tests/check.h"
+
+enum { MOST = 600 };
+
+static const es_kernels *k;
+
+static int same(const void *a, const void *b, size_t n_bytes) { return memcmp(a, b, n_bytes) == 0; }
+
+// The polynomial itself is measured in accuracy_test.c.
+static float exp_of(float x) { return k->sum_exp(&x, 1, 0.0f); }
+
+// One tree: lane i += lane i + 8, then 4, 2, 1.
+static float tree(float *lane) {
+    for (int step = 8; step > 0; step /= 2) {
+        for (int i = 0; i < step; i++) {
+            lane[i] = lane[i] + lane[i + step];
+        }
+    }
+    return lane[0];
+}
+
+static void check_rms_norm(int n) {
+    float x[MOST], weight[MOST], out[MOST], expected[MOST], lane[16] = {0};
+    random_source source = {(uint64_t)n};
+    random_floats(&source, TAME, n, x);
+    random_floats(&source, TAME, n, weight);
+    for (int i = 0; i < n; i++) {
+        lane[i % 16] = fmaf(x[i], x[i], lane[i % 16]);
+    }
+    const float factor = 1.0f / sqrtf(tree(lane) / (float)n + 1e-6f);
+    for (int i = 0; i < n; i++) {
+        expected[i] = (x[i] * factor) * weight[i];
+    }
+    k->rms_norm(x, weight, n, 1e-6f, out);
+    CHECK(same(out, expected, (size_t)n * sizeof *out), "rms_norm of %d", n);
+}
+
+static void check_sum_exp(int n) {
+    float x[MOST], lane[16] = {0};
+    random_source source = {(uint64_t)n};
+    random_floats(&source, TAME, n, x);
+    for (int i = 0; i < n; i++) {
+        lane[i % 16] += exp_of(x[i] - 3.0f);
+    }
+    const float sum = k->sum_exp(x, n, 3.0f), expected = tree(lane);
+    CHECK(same(&sum, &expected, sizeof sum), "sum_exp of %d", n);
+}
+
+static void check_rope(int n_pairs) {
+    float x[MOST], cos_sin[MOST], halves[MOST], pairs[MOST];
+    random_source source = {(uint64_t)n_pairs};
+    random_floats(&source, TAME, 2 * n_pairs, x);
+    random_floats(&source, TAME, 2 * n_pairs, cos_sin);
+    memcpy(halves, x, sizeof halves);
+    memcpy(pairs, x, sizeof pairs);
+    k->rope_halves(halves, cos_sin, n_pairs);
+    k->rope_interleaved(pairs, cos_sin, n_pairs);
+    for (int i = 0; i < n_pairs; i++) {
+        const float c = cos_sin[i], s = cos_sin[n_pairs + i];
+        const float a = x[i], b = x[n_pairs + i];
+        CHECK(halves[i] == fmaf(a, c, -(b * s)) && halves[n_pairs + i] == fmaf(a, s, b * c),
+              "rope_halves of %d, pair %d", n_pairs, i);
+        const float p = x[2 * i], q = x[2 * i + 1];
+        CHECK(pairs[2 * i] == fmaf(p, c, -(q * s)) && pairs[2 * i + 1] == fmaf(p, s, q * c),
+              "rope_interleaved of %d, pair %d", n_pairs, i);
+    }
+}
+
+// Blocks of `size`: d, and q; sums of q over each 16.
+static void check_quantize(int size) {
+    float x[512], d[16], s[16];
+    int8_t q[512];
+    int16_t sums[32];
+    random_source source = {(uint64_t)size};
+    random_floats(&source, TAME, 512, x);
+    if (size == 32) {
+        k->quantize_32(x, 512, q, d, s);
+    } else {
+        k->quantize_256(x, 512, q, d, sums);
+    }
+    for (int block = 0; block < 512 / size; block++) {
+        float amax = 0.0f;
+        int sum = 0;
+        for (int i = block * size; i < (block + 1) * size; i++) {
+            amax = fmaxf(amax, fabsf(x[i]));
+            sum += q[i];
+        }
+        CHECK(d[block] == amax / 127.0f, "d of block %d of %d", block, size);
+        CHECK(size != 32 || s[block] == (float)sum, "s of block %d", block);
+        for (int i = block * size; i < (block + 1) * size; i++) {
+            CHECK(q[i] == (int)nearbyintf(x[i] * (127.0f / amax)), "q %d of %d", i, size);
+        }
+    }
+    for (int part = 0; size == 256 && part < 32; part++) {
+        int sum = 0;
+        for (int i = 0; i < 16; i++) {
+            sum += q[16 * part + i];
+        }
+        CHECK(sums[part] == sum, "sum %d", part);
+    }
+}
+
+// --- attention -----------------------------------------------------------------------------------
+
+enum { TOKENS = 300, KEY = 80, VALUE = 48, QUERIES = 5 };
+
+// Keys and values are multiples of 1/8 up to 16 in size, which halfs hold exactly.
+static float keys[TOKENS][KEY], values[TOKENS][VALUE];
+static uint16_t key_blocks[(TOKENS + 15) / 16 * 16 * KEY];
+static uint16_t value_blocks[(TOKENS + 15) / 16 * 16 * VALUE];
+static int32_t table[(TOKENS + 15) / 16];
+
+static void fill_cache(void) {
+    random_source source = {1};
+    for (int t = 0; t < TOKENS; t++) {
+        table[t / 16] = (TOKENS + 15) / 16 - 1 - t / 16;
+        for (int d = 0; d < KEY; d++) {
+            keys[t][d] = (float)(random_below(&source, 256) - 128) / 8.0f;
+        }
+        for (int d = 0; d < VALUE; d++) {
+            values[t][d] = (float)(random_below(&source, 256) - 128) / 8.0f;
+        }
+        k->store_key(keys[t], KEY, key_blocks + table[t / 16] * 16 * KEY, t % 16);
+        k->store_value(values[t], VALUE, value_blocks + table[t / 16] * 16 * VALUE, t % 16);
+    }
+}
+
+static float score_of(const es_attention_span *span, const float *query, int token) {
+    float sums[2] = {0.0f, 0.0f};
+    for (int d = 0; d < KEY; d++) {
+        sums[d % 2] = fmaf(keys[token][d], query[d], sums[d % 2]);
+    }
+    float score = (sums[0] + sums[1]) * span->scale;
+    if (span->soft_cap != 0.0f) {
+        k->soft_cap(&score, span->soft_cap, 1, &score);
+    }
+    return score;
+}
+
+static void expect_chunk(const es_attention_span *span, int chunk, const float *query,
+                         es_attention_partial *out) {
+    float lane[16] = {0};
+    out->m = -INFINITY;
+    memset(out->o, 0, VALUE * sizeof *out->o);
+    const int start = chunk * ES_KV_CHUNK;
+    const int first = span->first > start ? span->first : start;
+    const int end = span->end < start + ES_KV_CHUNK ? span->end : start + ES_KV_CHUNK;
+    for (int t = first; t < end; t++) {
+        const float score = score_of(span, query, t);
+        out->m = out->m > score ? out->m : score;
+    }
+    for (int t = first; t < end; t++) {
+        const float p = exp_of(score_of(span, query, t) - out->m);
+        lane[t % 16] += p;
+        for (int d = 0; d < VALUE; d++) {
+            out->o[d] = fmaf(p, values[t][d], out->o[d]);
+        }
+    }
+    out->l = tree(lane);
+}
+
+static void expect_merge(es_attention_partial *a, const es_attention_partial *b) {
+    if (b->l == 0.0f) {
+        return;
+    }
+    const float m = a->m > b->m ? a->m : b->m;
+    const float fa = exp_of(a->m - m), fb = exp_of(b->m - m);
+    a->m = m;
+    a->l = fmaf(b->l, fb, a->l * fa);
+    for (int d = 0; d < VALUE; d++) {
+        a->o[d] = fmaf(b->o[d], fb, a->o[d] * fa);
+    }
+}
+
+static void check_equal(const es_attention_partial *a, const es_attention_partial *b,
+                        const char *what, int query) {
+    CHECK(same(&a->m, &b->m, sizeof a->m) && same(&a->l, &b->l, sizeof a->l) &&
+              same(a->o, b->o, VALUE * sizeof *a->o),
+          "%s of query %d", what, query);
+}
+
+static void check_attention(int32_t first, int32_t end, float soft_cap) {
+    const es_attention_span span = {key_blocks, value_blocks, table, first,   end,
+                                    KEY,        VALUE,        0.05f, soft_cap};
+    float queries[QUERIES * KEY], o[QUERIES][VALUE], expected_o[VALUE];
+    float merged_o[QUERIES][VALUE] = {0}, expected_merged_o[QUERIES][VALUE] = {0};
+    es_attention_partial partials[QUERIES], merged[QUERIES], expected_merged[QUERIES];
+    random_source source = {(uint64_t)end};
+    random_floats(&source, TAME, QUERIES * KEY, queries);
+    for (int i = 0; i < QUERIES; i++) {
+        partials[i].o = o[i];
+        merged[i] = (es_attention_partial){-INFINITY, 0.0f, merged_o[i]};
+        expected_merged[i] = (es_attention_partial){-INFINITY, 0.0f, expected_merged_o[i]};
+    }
+    for (int chunk = 0; chunk * ES_KV_CHUNK < TOKENS; chunk++) {
+        k->attention_chunk(&span, chunk, queries, QUERIES, partials);
+        for (int i = 0; i < QUERIES; i++) {
+            es_attention_partial expected = {0.0f, 0.0f, expected_o};
+            expect_chunk(&span, chunk, queries + i * KEY, &expected);
+            check_equal(&partials[i], &expected, "a chunk", i);
+            k->attention_merge(&merged[i], &partials[i], VALUE);
+            expect_merge(&expected_merged[i], &expected);
+            check_equal(&merged[i], &expected_merged[i], "chunks merged", i);
+        }
+    }
+    for (int i = 0; i < QUERIES; i++) {
+        k->attention_finish(&merged[i], VALUE, o[i]);
+        for (int d = 0; d < VALUE; d++) {
+            CHECK(o[i][d] == merged_o[i][d] / merged[i].l, "o / l of query %d", i);
+        }
+    }
+}
+
+int main(void) {
+    k = es_kernels_select(NULL);
+    for (int n = 1; n <= MOST; n += n < 70 ? 1 : 53) {
+        check_rms_norm(n);
+        check_sum_exp(n);
+        check_rope(n / 2);
+    }
+    check_quantize(32);
+    check_quantize(256);
+    fill_cache();
+    check_attention(0, TOKENS, 0.0f);
+    check_attention(0, 1, 0.0f);
+    check_attention(0, 129, 20.0f);
+    check_attention(100, 260, 0.0f);
+    check_attention(17, 30, 5.0f);
+    return report();
+}
