@@ -2,55 +2,31 @@
 
 from __future__ import annotations
 
-import itertools
-import operator
-import secrets
 import time
-from collections.abc import Generator, Iterable, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import SupportsIndex, TypedDict, Unpack, cast
+from typing import Unpack
 
 from edgeserve.build import EngineOptions, load_model
 from edgeserve.config import Config
 from edgeserve.engine.engine import Request
 from edgeserve.engine.output import RequestFailed, RequestFinished, RequestProgress
 from edgeserve.engine.shared_engine import SharedEngine
-from edgeserve.errors import EdgeServeError, InvalidRequestError, NotYetError, TemplateError
 from edgeserve.loader.progress import Progress
 from edgeserve.loader.store import LicenseGate
 from edgeserve.progress_bar import PromptProgress
+from edgeserve.requests import (
+    Conversation,
+    Prompt,
+    RequestBuilder,
+    SamplingFields,
+    naming_prompt,
+    params_of,
+    prompts_of,
+    refuse_not_yet,
+)
 from edgeserve.token_stream import TokenStream
-from edgeserve.types import Message, RequestOutput, SamplingDefaults, SamplingParams
-
-Prompt = str | Mapping[str, object]
-"""A raw prompt: text, {"prompt": text} or {"prompt_token_ids": ids}."""
-
-Conversation = str | Sequence[Message]
-"""A chat: one user message as text, or messages in OpenAI's shape."""
-
-
-class SamplingFields(TypedDict, total=False):
-    """SamplingParams' fields, for calls that give them one by one."""
-
-    temperature: float | None
-    top_p: float | None
-    top_k: int | None
-    min_p: float | None
-    repetition_penalty: float | None
-    presence_penalty: float
-    frequency_penalty: float
-    logit_bias: Mapping[int, float] | None
-    seed: int | None
-    n: int
-    max_tokens: int | None
-    min_tokens: int
-    stop: str | Sequence[str] | None
-    stop_token_ids: Sequence[int]
-    ignore_eos: bool
-    logprobs: int | None
-    prompt_logprobs: int | None
-    skip_special_tokens: bool
+from edgeserve.types import RequestOutput, SamplingDefaults, SamplingParams
 
 
 class LLM:
@@ -101,7 +77,7 @@ class LLM:
             license_gate=license_gate,
         )
         self._engine = SharedEngine(self._model.engine)
-        self._numbers = itertools.count(1)
+        self._requests = RequestBuilder(self._model)
 
     def __enter__(self) -> LLM:
         return self
@@ -143,12 +119,12 @@ class LLM:
         template is applied. `progress` shows a bar (by default for many prompts on a terminal).
         Raises InvalidRequestError or ContextLengthError before anything is computed.
         """
-        _refuse_not_yet(schema=schema)
-        params = _params(sampling_params, fields)
+        refuse_not_yet(schema=schema)
+        params = params_of(sampling_params, fields)
         requests: list[Request] = []
-        for index, prompt in enumerate(_prompts(prompts)):
-            with _naming_prompt(index):
-                requests.append(self._raw_request(prompt, params))
+        for index, prompt in enumerate(prompts_of(prompts)):
+            with naming_prompt(index):
+                requests.append(self._requests.raw(prompt, params))
         return self._run(requests, progress)
 
     def chat(
@@ -168,11 +144,14 @@ class LLM:
         `continue_final_message` goes on in the last message, where otherwise a new one begins.
         Raises TemplateError where the model has no chat template or it refuses the messages.
         """
-        _refuse_not_yet(schema=schema, tools=tools)
-        ids, text = self._render(
-            messages, add_generation_prompt, continue_final_message, chat_template_kwargs
+        refuse_not_yet(schema=schema, tools=tools)
+        request = self._requests.chat(
+            messages,
+            params_of(sampling_params, fields),
+            add_generation_prompt=add_generation_prompt,
+            continue_final_message=continue_final_message,
+            variables=chat_template_kwargs,
         )
-        request = self._request(text, ids, _params(sampling_params, fields))
         return self._run([request], progress=False)[0]
 
     def stream(
@@ -190,13 +169,13 @@ class LLM:
 
         Closing the stream cancels the request. Raises what `generate` and `chat` do.
         """
-        _refuse_not_yet(schema=schema, tools=tools)
-        params = _params(sampling_params, fields)
-        if isinstance(prompt, Mapping):
-            request = self._raw_request(prompt, params)
-        else:
-            ids, text = self._render(prompt, None, continue_final_message, chat_template_kwargs)
-            request = self._request(text, ids, params)
+        refuse_not_yet(schema=schema, tools=tools)
+        request = self._requests.either(
+            prompt,
+            params_of(sampling_params, fields),
+            continue_final_message=continue_final_message,
+            variables=chat_template_kwargs,
+        )
         self._engine.submit(request, wants_progress=True)
         return TokenStream(self._engine, request.request_id)
 
@@ -204,22 +183,14 @@ class LLM:
         self, text: str, *, add_special: bool = True, parse_special: bool = True
     ) -> list[int]:
         """Token ids of a raw text, as `generate` would read it."""
-        return self._model.tokenizer.encode(
-            text, parse_special=parse_special, add_special=add_special
-        )
+        return self._requests.tokenize(text, parse_special=parse_special, add_special=add_special)
 
     def detokenize(self, token_ids: Sequence[int], *, skip_special: bool = False) -> str:
         """The text that tokens stand for; invalid UTF-8 becomes U+FFFD.
 
         Raises InvalidRequestError for an id outside the vocabulary.
         """
-        vocab_size = self._model.tokenizer.vocab_size
-        for index, token_id in enumerate(token_ids):
-            if not 0 <= token_id < vocab_size:
-                raise InvalidRequestError(
-                    f"token_ids[{index}]", token_id, f"from 0 to {vocab_size - 1}"
-                )
-        return self._model.tokenizer.decode(token_ids, skip_special=skip_special)
+        return self._requests.detokenize(token_ids, skip_special=skip_special)
 
     def close(self) -> None:
         """Drops live requests and gives memory back. Twice is fine."""
@@ -229,7 +200,7 @@ class LLM:
         outputs: list[RequestOutput] = []
         try:
             for index, request in enumerate(requests):
-                with _naming_prompt(index):
+                with naming_prompt(index):
                     self._engine.submit(request, wants_progress=False)
             with PromptProgress(len(requests), progress) as bar:
                 for request in requests:
@@ -250,103 +221,3 @@ class LLM:
                         raise event.error
                     case RequestProgress():
                         pass
-
-    def _request(self, text: str | None, ids: Sequence[int], params: SamplingParams) -> Request:
-        seed = secrets.randbits(63) if params.seed is None else params.seed
-        return Request(f"request-{next(self._numbers)}", text, tuple(ids), params, seed)
-
-    def _raw_request(self, prompt: Prompt, params: SamplingParams) -> Request:
-        text: object = prompt
-        if isinstance(prompt, Mapping) and set(prompt) <= {"prompt", "prompt_token_ids"}:
-            text, ids = prompt.get("prompt"), prompt.get("prompt_token_ids")
-            if ids is not None:
-                label = text if isinstance(text, str) else None
-                return self._request(label, _token_ids(ids), params)
-        if not isinstance(text, str):
-            raise InvalidRequestError(
-                "prompt", prompt, 'a string, {"prompt": text} or {"prompt_token_ids": ids}'
-            )
-        if not text:
-            raise InvalidRequestError("prompt", text, "at least one character")
-        return self._request(text, self.tokenize(text), params)
-
-    def _render(
-        self,
-        messages: Conversation,
-        add_generation_prompt: bool | None,
-        continue_final_message: bool,
-        variables: Mapping[str, object] | None,
-    ) -> tuple[list[int], str]:
-        template = self._model.template
-        if template is None:
-            raise TemplateError(
-                f"{self._model.name} has no chat template: it continues text and does not chat; "
-                "use generate(), or give chat_template="
-            )
-        conversation: Sequence[Message] = (
-            [{"role": "user", "content": messages}] if isinstance(messages, str) else messages  # pyright: ignore[reportAssignmentType]
-        )
-        if add_generation_prompt is None:
-            add_generation_prompt = not continue_final_message
-        rendered = template.render(
-            conversation,
-            add_generation_prompt=add_generation_prompt,
-            continue_final_message=continue_final_message,
-            variables=variables,
-        )
-        ids = self._model.tokenizer.encode(
-            rendered.text,
-            parse_special=True,
-            add_special=not rendered.starts_with_bos,
-            guard=rendered.guard,
-        )
-        return ids, rendered.plain
-
-
-def _prompts(prompts: object) -> list[Prompt]:
-    """One prompt or many; each is looked at when its turn comes."""
-    if isinstance(prompts, (str, Mapping)):
-        return [cast(Prompt, prompts)]
-    if not isinstance(prompts, Iterable) or isinstance(prompts, (bytes, bytearray)):
-        raise InvalidRequestError("prompts", cast(object, prompts), "a prompt, or a list of them")
-    return list(cast(Iterable[Prompt], prompts))
-
-
-def _params(params: object, fields: SamplingFields) -> SamplingParams:
-    if params is None:
-        return SamplingParams(**fields)
-    if not isinstance(params, SamplingParams):
-        raise InvalidRequestError("sampling_params", params, "a SamplingParams")
-    if fields:
-        raise InvalidRequestError(
-            next(iter(fields)), "given twice", "in sampling_params or as a keyword, not both"
-        )
-    return params
-
-
-def _refuse_not_yet(*, schema: object, tools: object = None) -> None:
-    if schema is not None:
-        raise NotYetError("schema=")
-    if tools is not None:
-        raise NotYetError("tools=")
-
-
-@contextmanager
-def _naming_prompt(index: int) -> Generator[None]:
-    """Says which of many prompts an error is about."""
-    try:
-        yield
-    except EdgeServeError as error:
-        error.add_note(f"in prompts[{index}]")
-        raise
-
-
-def _token_ids(ids: object) -> list[int]:
-    if not isinstance(ids, Iterable) or isinstance(ids, (str, bytes, Mapping)):
-        raise InvalidRequestError("prompt_token_ids", cast(object, ids), "a list of token ids")
-    found: list[int] = []
-    for index, token_id in enumerate(cast(Iterable[object], ids)):
-        if isinstance(token_id, bool) or not isinstance(token_id, SupportsIndex):
-            raise InvalidRequestError(f"prompt_token_ids[{index}]", token_id, "an integer")
-        found.append(operator.index(token_id))
-    return found

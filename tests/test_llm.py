@@ -23,7 +23,7 @@ from edgeserve.errors import (
     NotYetError,
     TemplateError,
 )
-from edgeserve.llm import SamplingFields
+from edgeserve.requests import SamplingFields
 
 from .tiny_models import write_tiny_model
 

@@ -1,0 +1,192 @@
+"""From what a caller gives - prompts, conversations, sampling fields - to an engine's requests.
+
+Everything here is checked and named before anything is computed. Knows no engine.
+"""
+
+from __future__ import annotations
+
+import itertools
+import operator
+import secrets
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
+from typing import SupportsIndex, TypedDict, cast
+
+from edgeserve.build import LoadedModel
+from edgeserve.engine.engine import Request
+from edgeserve.errors import EdgeServeError, InvalidRequestError, NotYetError, TemplateError
+from edgeserve.types import Message, SamplingParams
+
+Prompt = str | Mapping[str, object]
+"""A raw prompt: text, {"prompt": text} or {"prompt_token_ids": ids}."""
+
+Conversation = str | Sequence[Message]
+"""A chat: one user message as text, or messages in OpenAI's shape."""
+
+
+class SamplingFields(TypedDict, total=False):
+    """SamplingParams' fields, for calls that give them one by one."""
+
+    temperature: float | None
+    top_p: float | None
+    top_k: int | None
+    min_p: float | None
+    repetition_penalty: float | None
+    presence_penalty: float
+    frequency_penalty: float
+    logit_bias: Mapping[int, float] | None
+    seed: int | None
+    n: int
+    max_tokens: int | None
+    min_tokens: int
+    stop: str | Sequence[str] | None
+    stop_token_ids: Sequence[int]
+    ignore_eos: bool
+    logprobs: int | None
+    prompt_logprobs: int | None
+    skip_special_tokens: bool
+
+
+class RequestBuilder:
+    """Makes requests to one model. Safe to use from several threads at once."""
+
+    def __init__(self, model: LoadedModel) -> None:
+        self._model = model
+        self._numbers = itertools.count(1)
+
+    def raw(self, prompt: Prompt, params: SamplingParams) -> Request:
+        """Of a raw prompt: control tokens are parsed, BOS is added as the model wants it."""
+        text: object = prompt
+        if isinstance(prompt, Mapping) and set(prompt) <= {"prompt", "prompt_token_ids"}:
+            text, ids = prompt.get("prompt"), prompt.get("prompt_token_ids")
+            if ids is not None:
+                label = text if isinstance(text, str) else None
+                return self._request(label, _token_ids(ids), params)
+        if not isinstance(text, str):
+            raise InvalidRequestError(
+                "prompt", prompt, 'a string, {"prompt": text} or {"prompt_token_ids": ids}'
+            )
+        if not text:
+            raise InvalidRequestError("prompt", text, "at least one character")
+        return self._request(text, self.tokenize(text), params)
+
+    def chat(
+        self,
+        messages: Conversation,
+        params: SamplingParams,
+        *,
+        add_generation_prompt: bool | None = None,
+        continue_final_message: bool = False,
+        variables: Mapping[str, object] | None = None,
+    ) -> Request:
+        """Of a conversation, through the chat template; `variables` are the template's own."""
+        template = self._model.template
+        if template is None:
+            raise TemplateError(
+                f"{self._model.name} has no chat template: it continues text and does not chat; "
+                "use generate(), or give chat_template="
+            )
+        conversation: Sequence[Message] = (
+            [{"role": "user", "content": messages}] if isinstance(messages, str) else messages  # pyright: ignore[reportAssignmentType]
+        )
+        if add_generation_prompt is None:
+            add_generation_prompt = not continue_final_message
+        rendered = template.render(
+            conversation,
+            add_generation_prompt=add_generation_prompt,
+            continue_final_message=continue_final_message,
+            variables=variables,
+        )
+        ids = self._model.tokenizer.encode(
+            rendered.text,
+            parse_special=True,
+            add_special=not rendered.starts_with_bos,
+            guard=rendered.guard,
+        )
+        return self._request(rendered.plain, ids, params)
+
+    def either(
+        self,
+        prompt: Conversation | Mapping[str, object],
+        params: SamplingParams,
+        *,
+        continue_final_message: bool,
+        variables: Mapping[str, object] | None,
+    ) -> Request:
+        """Of a conversation, or of a raw prompt in a mapping."""
+        if isinstance(prompt, Mapping):
+            return self.raw(prompt, params)
+        return self.chat(
+            prompt, params, continue_final_message=continue_final_message, variables=variables
+        )
+
+    def tokenize(
+        self, text: str, *, add_special: bool = True, parse_special: bool = True
+    ) -> list[int]:
+        return self._model.tokenizer.encode(
+            text, parse_special=parse_special, add_special=add_special
+        )
+
+    def detokenize(self, token_ids: Sequence[int], *, skip_special: bool = False) -> str:
+        vocab_size = self._model.tokenizer.vocab_size
+        for index, token_id in enumerate(token_ids):
+            if not 0 <= token_id < vocab_size:
+                raise InvalidRequestError(
+                    f"token_ids[{index}]", token_id, f"from 0 to {vocab_size - 1}"
+                )
+        return self._model.tokenizer.decode(token_ids, skip_special=skip_special)
+
+    def _request(self, text: str | None, ids: Sequence[int], params: SamplingParams) -> Request:
+        seed = secrets.randbits(63) if params.seed is None else params.seed
+        return Request(f"request-{next(self._numbers)}", text, tuple(ids), params, seed)
+
+
+def prompts_of(prompts: object) -> list[Prompt]:
+    """One prompt or many; each is looked at when its turn comes."""
+    if isinstance(prompts, (str, Mapping)):
+        return [cast(Prompt, prompts)]
+    if not isinstance(prompts, Iterable) or isinstance(prompts, (bytes, bytearray)):
+        raise InvalidRequestError("prompts", cast(object, prompts), "a prompt, or a list of them")
+    return list(cast(Iterable[Prompt], prompts))
+
+
+def params_of(params: object, fields: SamplingFields) -> SamplingParams:
+    """One SamplingParams, given whole or field by field."""
+    if params is None:
+        return SamplingParams(**fields)
+    if not isinstance(params, SamplingParams):
+        raise InvalidRequestError("sampling_params", params, "a SamplingParams")
+    if fields:
+        raise InvalidRequestError(
+            next(iter(fields)), "given twice", "in sampling_params or as a keyword, not both"
+        )
+    return params
+
+
+def refuse_not_yet(*, schema: object, tools: object = None) -> None:
+    """Arguments that have their place but no effect yet are an error, never ignored."""
+    if schema is not None:
+        raise NotYetError("schema=")
+    if tools is not None:
+        raise NotYetError("tools=")
+
+
+@contextmanager
+def naming_prompt(index: int) -> Generator[None]:
+    """Says which of many prompts an error is about."""
+    try:
+        yield
+    except EdgeServeError as error:
+        error.add_note(f"in prompts[{index}]")
+        raise
+
+
+def _token_ids(ids: object) -> list[int]:
+    if not isinstance(ids, Iterable) or isinstance(ids, (str, bytes, Mapping)):
+        raise InvalidRequestError("prompt_token_ids", cast(object, ids), "a list of token ids")
+    found: list[int] = []
+    for index, token_id in enumerate(cast(Iterable[object], ids)):
+        if isinstance(token_id, bool) or not isinstance(token_id, SupportsIndex):
+            raise InvalidRequestError(f"prompt_token_ids[{index}]", token_id, "an integer")
+        found.append(operator.index(token_id))
+    return found
