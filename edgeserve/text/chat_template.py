@@ -115,6 +115,7 @@ class ChatTemplate:
         if continue_final_message:
             _check_continues(chat)
         given = {"messages": chat, "tools": checked_tools(tools), **extra}
+        meter.allow_for(given)
         disguise = self._disguise(given)
         if disguise is not None:
             given = {name: disguise.put_on(value) for name, value in given.items()}

@@ -69,7 +69,7 @@ class ControlTexts:
         for text in self._texts:
             lengths.setdefault(text[0], set()).add(len(text))
         self._lengths = {first: tuple(sorted(sizes)) for first, sizes in lengths.items()}
-        self._handles = frozenset(cast(str, _handle(text)) for text in self._texts)
+        self.handles = frozenset(cast(str, _handle(text)) for text in self._texts)
         self._first = _any_of(self._lengths)
         self._last = _any_of({text[-1] for text in self._texts})
 
@@ -99,15 +99,6 @@ class ControlTexts:
             return True
         head = text[: self._max_chars]
         return any(head[: end + 1] + "\0" in self._haystack for end in _positions(self._last, head))
-
-    def swappable(self, text: str) -> Iterator[int]:
-        """The positions whose characters must not reach the prompt unmarked."""
-        for index, char in enumerate(text):
-            if char in self._handles:
-                yield index
-        if self.continues(text):
-            fit = (index for index, char in enumerate(text) if _is_fit(char))
-            yield from (index for index in (next(fit, None),) if index is not None)
 
 
 def _handle(text: str) -> str | None:
@@ -155,16 +146,21 @@ class Disguise:
         self._originals: dict[int, str] = {}
         self._letters: dict[int, str] = {}
         self._markup: dict[int, str] = {}
+        self._handles = {
+            ord(char): self._stand_in(char) for char in sorted(controls.handles & used)
+        }
 
     def put_on(self, value: object) -> object:
         """A copy of plain data with stand-ins in its strings, keys included."""
         if isinstance(value, str):
             if value in _API_WORDS:
                 return value
-            chars = list(value)
-            for index in self._controls.swappable(value):
-                chars[index] = self._stand_in(value[index])
-            return "".join(chars)
+            hidden = value.translate(self._handles)
+            if self._controls.continues(value):
+                at = next((index for index, char in enumerate(value) if _is_fit(char)), None)
+                if at is not None:
+                    hidden = hidden[:at] + self._stand_in(value[at]) + hidden[at + 1 :]
+            return hidden
         if isinstance(value, dict):
             items = cast("dict[object, object]", value).items()
             return {self.put_on(key): self.put_on(item) for key, item in items}
@@ -186,9 +182,6 @@ class Disguise:
             if char in "&<>":
                 self._markup[ord(stand_in)] = char
         return self._swaps[char]
-
-    def hides_in(self, text: str) -> bool:
-        return any(stand_in in text for stand_in in self._swaps.values())
 
     def reveal(self, text: str) -> str:
         """The text as the caller gave it; every character stays at its place."""

@@ -49,11 +49,13 @@ class Clocks:
 class TemplateLimits:
     """Bounds of one render: seconds of work, characters out, and in one value, bytes alive.
 
+    `seconds` are for a conversation of up to `chars_per_seconds` characters, and grow with it.
     `source_chars` and `parse_seconds` bound the template itself. `value_chars` counts a
     container by its contents, each time they are referred to.
     """
 
     seconds: float = 1.0
+    chars_per_seconds: int = 1 << 18
     parse_seconds: float = 2.0
     output_chars: int = 4 << 20
     value_chars: int = 4 << 20
@@ -94,6 +96,11 @@ class Meter:
                 raise TemplateLimitError("its time in seconds", self._seconds)
             self._look_at = now + left
 
+    def allow_for(self, given: object) -> None:
+        """Extends the time in proportion to what the caller gave: long conversations take long."""
+        share = self.weigh(given)[0] / self.limits.chars_per_seconds
+        self._seconds = max(self._seconds, self.limits.seconds * share)
+
     def bound(self, num_chars: int) -> None:
         """Before a value of `num_chars` characters, or work of that order, comes into being."""
         if num_chars > self.limits.value_chars:
@@ -108,6 +115,8 @@ class Meter:
     def admit(self, value: T) -> T:
         """A value that an operation has made, once it is known to be small enough."""
         self.tick()
+        if value is None or isinstance(value, bool):
+            return value
         if isinstance(value, str):
             self.bound(len(value))
             self._hold(value)

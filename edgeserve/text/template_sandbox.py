@@ -46,6 +46,7 @@ _ALLOWED: tuple[tuple[type | tuple[type, ...], frozenset[str]], ...] = (
     ((list, tuple, range), frozenset(("copy", "count", "index"))),
     (dict, frozenset(("copy", "get", "items", "keys", "values"))),
 )
+_DICT_NAMES = frozenset(dir(dict))
 _MAX_TIME_FORMAT = 1000
 
 
@@ -310,8 +311,12 @@ class Sandbox(ImmutableSandboxedEnvironment):
 
     def getattr(self, obj: Any, attribute: str) -> Any:
         self.meter.tick()
-        if self.disguise is not None and isinstance(obj, dict) and not hasattr(dict, attribute):
-            return self.getitem(obj, attribute)
+        if isinstance(obj, dict) and attribute not in _DICT_NAMES:  # what there is most of
+            fields = cast("dict[object, object]", obj)
+            key = attribute
+            if self.disguise is not None:
+                key = find_key(fields, attribute, self.disguise)
+            return fields[key] if key in fields else self.undefined(obj=fields, name=attribute)
         return super().getattr(obj, attribute)
 
     def wrap_str_format(self, value: Any) -> Callable[..., str] | None:
@@ -373,4 +378,8 @@ class Sandbox(ImmutableSandboxedEnvironment):
 
     def _check_product(self, value: object, times: object) -> None:
         if isinstance(value, (str, list, tuple)) and isinstance(times, int):
-            self.meter.bound(max(0, times) * self.meter.weigh(cast(object, value))[0] // 16)
+            times = max(0, times)
+            size = (
+                len(value) if isinstance(value, str) else self.meter.weigh(cast(object, value))[0]
+            )
+            self.meter.bound(times * size)
