@@ -122,7 +122,7 @@ setup_run() {
     fi
     make_venv
     need_compiler
-    say "building and installing edgeserve into $venv (half a minute the first time)"
+    say "building and installing edgeserve into $venv (a minute the first time)"
     new_pip
     pip_install --editable "$root"
     stamp .edgeserve-run
@@ -135,7 +135,7 @@ setup_dev() {
     fi
     make_venv
     need_compiler
-    say "installing the development tools and edgeserve into $venv (a minute the first time)"
+    say "installing the development tools and edgeserve into $venv (two minutes the first time)"
     new_pip
     pip_install --group "$root/pyproject.toml:dev"
     pip_install --no-build-isolation --editable "$root"
