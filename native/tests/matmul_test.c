@@ -1,25 +1,15 @@
 // Weights and their matmul: repacking loses nothing, every kernel set gives the reference's bits,
 // and a row's result does not depend on how many rows there are. Blocks and activations include
 // the extremes at which 16-bit sums would overflow. Prints "N passed, M failed".
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "kernels/kernels.h"
+#include "tests/check.h"
 
 enum { MAX_ROWS = 512, N_MODES = 6 };
 
-static int n_passed, n_failed;
-
 static void check(int ok, const char *what, const char *set, const char *type, int64_t detail) {
-    if (ok) {
-        n_passed++;
-        return;
-    }
-    n_failed++;
-    if (n_failed <= 20) {
-        printf("failed: %s, %s, %s, %lld\n", what, set, type, (long long)detail);
-    }
+    CHECK(ok, "%s, %s, %s, %lld", what, set, type, (long long)detail);
 }
 
 static void *allocate(size_t bytes) {
@@ -32,15 +22,9 @@ static void *allocate(size_t bytes) {
     return p;
 }
 
-// xorshift32: the data needs variety, not quality.
-static uint32_t random_state = 1;
+static random_source source = {1};
 
-static uint32_t random_bits(void) {
-    random_state ^= random_state << 13;
-    random_state ^= random_state >> 17;
-    random_state ^= random_state << 5;
-    return random_state;
-}
+static uint32_t bits32(void) { return (uint32_t)(random_bits(&source) >> 32); }
 
 // --- weights -------------------------------------------------------------------------------------
 
@@ -71,7 +55,7 @@ static const int *halfs_of(es_type type) {
 
 // Finite: about 2^-11 to 2^5 of either sign; sometimes zero, subnormal or the largest.
 static uint16_t random_half(void) {
-    const uint32_t bits = random_bits();
+    const uint32_t bits = bits32();
     const uint16_t sign = (uint16_t)(bits & 0x8000);
     switch (bits >> 28) {
     case 0:
@@ -88,14 +72,14 @@ static uint16_t random_half(void) {
 static void random_block(const es_type_info *info, int mode, uint8_t *block) {
     static const uint8_t extremes[] = {0xff, 0x00, 0x80, 0x7f, 0x88};
     for (int32_t i = 0; i < info->block_bytes; i++) {
-        block[i] = mode == 0 ? (uint8_t)(random_bits() >> 24) : extremes[mode - 1];
+        block[i] = mode == 0 ? (uint8_t)(bits32() >> 24) : extremes[mode - 1];
     }
     if (info->type == ES_TYPE_F32) {
-        block[3] = (uint8_t)((random_bits() & 0x80) | (0x38 + random_bits() % 8)); // +-1e-5 .. 1
+        block[3] = (uint8_t)((bits32() & 0x80) | (0x38 + bits32() % 8)); // +-1e-5 .. 1
     } else if (info->type == ES_TYPE_BF16) {
-        block[1] = (uint8_t)((random_bits() & 0x80) | (0x38 + random_bits() % 8));
+        block[1] = (uint8_t)((bits32() & 0x80) | (0x38 + bits32() % 8));
     } else if (info->type == ES_TYPE_MXFP4) {
-        block[0] = (uint8_t)(random_bits() % 8 == 0 ? random_bits() % 3 : 110 + random_bits() % 20);
+        block[0] = (uint8_t)(bits32() % 8 == 0 ? bits32() % 3 : 110 + bits32() % 20);
     }
     for (const int *at = halfs_of((es_type)info->type); *at >= 0; at++) {
         const uint16_t half = random_half();
@@ -205,7 +189,7 @@ static int8_t random_quant(int mode, int64_t i) {
     case 5:
         return 0;
     default:
-        return (int8_t)((int)(random_bits() >> 8) % 255 - 127);
+        return (int8_t)((int)(bits32() >> 8) % 255 - 127);
     }
 }
 
@@ -231,10 +215,10 @@ static test_rows make_rows(int64_t n_rows, int64_t n_cols, int mode) {
                       .sums = allocate((size_t)n / 16 * sizeof *rows.sums)};
     for (int64_t i = 0; i < n; i++) {
         rows.q[i] = random_quant(mode, i);
-        rows.x[i] = (float)((int)(random_bits() >> 8) % 4001 - 2000) / 1024.0f;
+        rows.x[i] = (float)((int)(bits32() >> 8) % 4001 - 2000) / 1024.0f;
     }
     for (int64_t i = 0; i < n / 32; i++) {
-        rows.d[i] = (float)(random_bits() >> 16) * (random_bits() % 16 == 0 ? 1e-30f : 1e-6f);
+        rows.d[i] = (float)(bits32() >> 16) * (bits32() % 16 == 0 ? 1e-30f : 1e-6f);
     }
     fill_sums(&rows, n);
     rows.a =
@@ -366,11 +350,5 @@ int main(void) {
             }
         }
     }
-    for (size_t set = 0; set < sizeof sets / sizeof *sets; set++) {
-        if (sets[set] != NULL) {
-            printf("%s ", sets[set]->name);
-        }
-    }
-    printf("%d passed, %d failed\n", n_passed, n_failed);
-    return n_failed != 0;
+    return report();
 }

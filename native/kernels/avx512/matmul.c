@@ -1,8 +1,8 @@
 // The matmul of the AVX-512 set.
-#include "kernels/matmul.h"
-
 #include "kernels/avx512/dot.h"
+
 #include "kernels/generic/matmul.h"
+#include "kernels/matmul.h"
 
 void es_matmul_avx512(const es_weight *weight, int64_t panel, int64_t n_panels,
                       const es_activation *a, int64_t n_rows, float *out, int64_t ld) {

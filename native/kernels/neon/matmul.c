@@ -1,8 +1,8 @@
 // The matmul of the NEON set.
-#include "kernels/matmul.h"
+#include "kernels/neon/dot.h"
 
 #include "kernels/generic/matmul.h"
-#include "kernels/neon/dot.h"
+#include "kernels/matmul.h"
 
 void es_matmul_neon(const es_weight *weight, int64_t panel, int64_t n_panels,
                     const es_activation *a, int64_t n_rows, float *out, int64_t ld) {
