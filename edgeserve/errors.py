@@ -153,6 +153,36 @@ class AbortedError(EdgeServeError):
         super().__init__(f"{what} was aborted")
 
 
+class ClosedError(EdgeServeError):
+    """The model was closed, before this call or while it waited."""
+
+    def __init__(self) -> None:
+        super().__init__("this LLM is closed; create a new one")
+
+
+class QueueFullError(EdgeServeError):
+    """As many requests wait already as may. Nothing is wrong with this one: try it again later."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        super().__init__(
+            f"{limit} requests wait already, the most that may; wait for answers before asking "
+            "for more, or raise max_queued_requests"
+        )
+
+
+class ForkedProcessError(EdgeServeError):
+    """A model is used in a fork of the process that loaded it: its threads are not there."""
+
+    def __init__(self, loaded_in: int, used_in: int) -> None:
+        self.loaded_in = loaded_in
+        self.used_in = used_in
+        super().__init__(
+            f"the model was loaded by process {loaded_in} and cannot be used in {used_in}, a fork "
+            'of it: load it after forking, or use multiprocessing\'s "spawn" start method'
+        )
+
+
 class StepError(EdgeServeError):
     """A step of the engine broke. The requests in it failed; the engine goes on."""
 

@@ -110,17 +110,42 @@ class Engine:
     def has_work(self) -> bool:
         return bool(self._live)
 
+    @property
+    def num_sequences(self) -> int:
+        """Choices of live requests that have not ended, computed right now or not."""
+        return self._scheduler.num_running + self._scheduler.num_waiting
+
     def is_live(self, request_id: str) -> bool:
         return request_id in self._live
 
-    def add_request(self, request: Request) -> None:
-        """Queues a request. Raises InvalidRequestError, ContextLengthError or OutOfBlocksError."""
-        self._check(request)
+    def now(self) -> float:
+        """Seconds, by the engine's clock."""
+        return self._clock()
+
+    def validate(self, request: Request) -> None:
+        """Whether the request could ever be computed. Of all methods, for any thread.
+
+        Raises InvalidRequestError, ContextLengthError or OutOfBlocksError.
+        """
+        ids, limit = request.prompt_token_ids, self.limits.max_model_len
+        if not ids:
+            raise InvalidRequestError("prompt", request.prompt or [], "at least one token")
+        if len(ids) >= limit:
+            raise ContextLengthError(len(ids), limit)
+        self._check_token_ids(request)
+        self._scheduler.require_blocks(len(ids) + self._max_tokens(request))
+
+    def add_request(self, request: Request, *, arrived: float | None = None) -> None:
+        """Queues a request, which may have `arrived` earlier. Raises what `validate` does."""
+        if request.request_id in self._live:
+            raise InvalidRequestError("request_id", request.request_id, "unique among live ones")
+        self.validate(request)
+        arrived = self._clock() if arrived is None else arrived
         choices = [
             ChoiceOutput(self._sequence(request, index), self._tokenizer)
             for index in range(request.params.n)
         ]
-        self._live[request.request_id] = _LiveRequest(request, choices, self._clock())
+        self._live[request.request_id] = _LiveRequest(request, choices, arrived)
         try:
             for choice in choices:
                 self._scheduler.add(choice.sequence)
@@ -172,16 +197,9 @@ class Engine:
         """Raises AssertionError unless the block accounting is exact."""
         self._scheduler.check()
 
-    def _check(self, request: Request) -> None:
-        ids, limit = request.prompt_token_ids, self.limits.max_model_len
-        if request.request_id in self._live:
-            raise InvalidRequestError("request_id", request.request_id, "unique among live ones")
-        if not ids:
-            raise InvalidRequestError("prompt", request.prompt or [], "at least one token")
-        if len(ids) >= limit:
-            raise ContextLengthError(len(ids), limit)
+    def _check_token_ids(self, request: Request) -> None:
         vocab_size = self._tokenizer.vocab_size
-        for index, token_id in enumerate(ids):
+        for index, token_id in enumerate(request.prompt_token_ids):
             if not 0 <= token_id < vocab_size:
                 raise InvalidRequestError(
                     f"prompt_token_ids[{index}]", token_id, f"from 0 to {vocab_size - 1}"
@@ -197,9 +215,14 @@ class Engine:
                     f"logit_bias[{token_id}]", token_id, f"a token id below {vocab_size}"
                 )
 
+    def _max_tokens(self, request: Request) -> int:
+        """Of each choice: as many as asked for, or as the context has room for."""
+        room = self.limits.max_model_len - len(request.prompt_token_ids)
+        asked = request.params.max_tokens
+        return room if asked is None else min(asked, room)
+
     def _sequence(self, request: Request, index: int) -> Sequence:
         params = request.params
-        room = self.limits.max_model_len - len(request.prompt_token_ids)
         ends = frozenset[int]() if params.ignore_eos else self._tokenizer.stop_ids
         return Sequence(
             request_id=request.request_id,
@@ -208,7 +231,7 @@ class Engine:
             params=params,
             sampling=params.resolved(self.defaults),
             seed=choice_seed(request.seed, index),
-            max_tokens=room if params.max_tokens is None else min(params.max_tokens, room),
+            max_tokens=self._max_tokens(request),
             stop_ids=ends | frozenset(params.stop_token_ids),
             block_tables=self._cache.new_tables(),
         )

@@ -55,11 +55,15 @@ class Scheduler:
     def num_running(self) -> int:
         return len(self._running)
 
-    def add(self, sequence: Sequence) -> None:
-        """Queues a sequence. Raises OutOfBlocksError if the whole pool could not hold it."""
-        needed = self._cache.blocks_for(sequence.num_prompt_tokens + sequence.max_tokens)
+    def require_blocks(self, num_tokens: int) -> None:
+        """Raises OutOfBlocksError if the whole pool could not hold a sequence of this length."""
+        needed = self._cache.blocks_for(num_tokens)
         if needed > self._cache.num_blocks:
             raise OutOfBlocksError(needed, self._cache.num_blocks)
+
+    def add(self, sequence: Sequence) -> None:
+        """Queues a sequence. Raises OutOfBlocksError if the whole pool could not hold it."""
+        self.require_blocks(sequence.num_prompt_tokens + sequence.max_tokens)
         self._waiting.append(sequence)
 
     def remove(self, sequence: Sequence) -> None:

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from edgeserve.engine.engine import Engine, Request
 from edgeserve.engine.fair_lock import FairLock
 from edgeserve.engine.output import EngineEvent, RequestFailed, RequestProgress
-from edgeserve.errors import AbortedError, EdgeServeError, StepError
+from edgeserve.errors import AbortedError, ClosedError, StepError
+from edgeserve.home_process import HomeProcess
 
 
 @dataclass(slots=True)
@@ -31,11 +32,12 @@ class SharedEngine:
         self._inboxes: dict[str, _Inbox] = {}
         self._forgotten: deque[str] = deque()
         self._closed = False
+        self._home = HomeProcess()
 
     def submit(self, request: Request, *, wants_progress: bool) -> None:
         """Queues a request. Without `wants_progress` only its end is an event.
 
-        Raises InvalidRequestError, ContextLengthError, OutOfBlocksError; EdgeServeError if closed.
+        Raises InvalidRequestError, ContextLengthError, OutOfBlocksError, ClosedError.
         """
         with self._locked():
             self._require_open()
@@ -45,7 +47,7 @@ class SharedEngine:
     def events_of(self, request_id: str) -> list[EngineEvent]:
         """What has happened to a request since last asked; computes one step if nothing has.
 
-        Of a request that was forgotten, that it was. Raises EdgeServeError if closed.
+        Of a request that was forgotten, that it was. Raises ClosedError.
         """
         with self._locked():
             inbox = self._inboxes.get(request_id)
@@ -73,7 +75,12 @@ class SharedEngine:
                 self._lock.release()
 
     def close(self) -> None:
-        """Cancels all requests and gives the engine's memory back. Twice is fine."""
+        """Cancels all requests and gives the engine's memory back. Twice is fine.
+
+        In a forked copy nothing is done: the memory goes with the process.
+        """
+        if not self._home.is_here:
+            return
         with self._locked():
             if not self._closed:
                 self._closed = True
@@ -81,6 +88,7 @@ class SharedEngine:
 
     @contextmanager
     def _locked(self) -> Generator[None]:
+        self._home.require()  # in a fork the lock may be one that nobody is left to release
         with self._lock:
             try:
                 self._drop_forgotten()
@@ -103,4 +111,4 @@ class SharedEngine:
 
     def _require_open(self) -> None:
         if self._closed:
-            raise EdgeServeError("this LLM is closed; create a new one")
+            raise ClosedError

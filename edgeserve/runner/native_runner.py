@@ -16,6 +16,7 @@ from edgeserve.binding.executor import (
     SampleRow,
     native_num_cores,
 )
+from edgeserve.home_process import HomeProcess
 from edgeserve.plan.ops import CacheGroup, Gate, Plan, Rows
 from edgeserve.plan.rope import RopeSpec, RopeStyle, rope_frequencies
 from edgeserve.plan.weights import WeightView
@@ -54,6 +55,7 @@ class NativeRunner:
     ) -> None:
         self._plan = plan
         self._num_blocks = num_blocks
+        self._home = HomeProcess()
         arrays = _PlanWriter(plan, source, fuse, max_rows, num_threads)
         self._weights = arrays.weights
         try:
@@ -90,6 +92,7 @@ class NativeRunner:
         return self._executor.block_bytes(cache_group)
 
     def execute(self, batch: Batch) -> None:
+        self._home.require()  # its threads would be waited for forever
         self._executor.step(
             batch.token_ids,
             batch.positions,
@@ -104,6 +107,7 @@ class NativeRunner:
         self._executor.abort(raised)
 
     def sample(self, rows: Sequence[ChooseToken | ScoreToken]) -> list[TokenResult]:
+        self._home.require()
         return [
             TokenResult(found.token, found.logprob, found.rank, found.top, found.finite)
             for found in self._executor.sample([sample_row(row) for row in rows])
@@ -127,7 +131,7 @@ class NativeRunner:
             self._num_blocks = num_blocks
 
     def close(self) -> None:
-        if self._open:
+        if self._open and self._home.is_here:
             self._open = False
             self._executor.close()
             self._free_weights()
