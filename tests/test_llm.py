@@ -468,6 +468,22 @@ def test_dropping_the_name_during_a_call_changes_nothing(path: str) -> None:
     assert found == [expected]
 
 
+def test_model_dropped_without_close_gives_its_memory_back_after_its_last_stream(path: str) -> None:
+    llm = LLM(path)
+    runner, closed = runner_of(llm), list[bool]()
+    close = runner.close
+    runner.close = lambda: closed.append(True) or close()
+    stream = llm.stream("hi", LONG)
+    next(stream)
+    del llm
+    gc.collect()
+    assert len(list(stream)) == 39
+    assert closed == []
+    del stream
+    gc.collect()
+    assert closed == [True]
+
+
 def test_two_models_in_one_process(llm: LLM, tmp_path: Path) -> None:
     other = write_tiny_model(tmp_path / "o.gguf", "gemma3", context=64, seed=1)
     alone = texts(llm.generate(["a", "b"], LONG))

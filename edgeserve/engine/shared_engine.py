@@ -5,6 +5,7 @@ Events of one thread's step that belong to another's request wait in that reques
 
 from __future__ import annotations
 
+import weakref
 from collections import deque
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -33,6 +34,9 @@ class SharedEngine:
         self._forgotten: deque[str] = deque()
         self._closed = False
         self._home = HomeProcess()
+        # Dropped without close, memory and threads go with the last stream that uses them. Not
+        # at exit: another thread may still be in a step.
+        weakref.finalize(self, _close_at_home, engine, self._home).atexit = False
 
     def submit(self, request: Request, *, wants_progress: bool) -> None:
         """Queues a request. Without `wants_progress` only its end is an event.
@@ -112,3 +116,8 @@ class SharedEngine:
     def _require_open(self) -> None:
         if self._closed:
             raise ClosedError
+
+
+def _close_at_home(engine: Engine, home: HomeProcess) -> None:
+    if home.is_here:
+        engine.close()

@@ -13,6 +13,7 @@ class StopStrings:
 
     def __init__(self, stops: Sequence[str]) -> None:
         self._stops = tuple(stops)
+        self._beginnings = frozenset(stop[0] for stop in stops)
         self._held = ""
 
     def feed(self, text: str) -> tuple[str, str | None]:
@@ -21,6 +22,8 @@ class StopStrings:
         The match that is complete first wins, the longest of those that end together. Nothing
         from its beginning on goes out.
         """
+        if not self._held and self._beginnings.isdisjoint(text):
+            return text, None
         buffer = self._held + text
         found = [
             (at + len(stop), at, stop) for stop in self._stops if (at := buffer.find(stop)) >= 0
