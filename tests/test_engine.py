@@ -441,3 +441,21 @@ def test_prompt_that_is_preempted_while_it_is_scored_gets_each_score_once() -> N
     assert 0 < b.sequence.num_scored_tokens < len(prompt) - 1
     bench.run()
     assert bench.answer("b") == whole.answer("b")
+
+
+def test_decodes_do_not_shorten_the_chunks_of_the_next_prompt() -> None:
+    seconds = [0.0]
+    runner = fake()
+
+    def takes(batch: Batch) -> None:
+        # A pass over the weights, and a little more for each row.
+        seconds[0] += 0.05 + 0.002 * batch.num_rows
+
+    runner.on_execute = takes
+    bench = Harness(make_engine(runner, clock=lambda: seconds[0]))
+    bench.add("first", [5] * 200, SamplingParams(max_tokens=40, ignore_eos=True))
+    bench.run()
+    runner.batches.clear()
+    bench.add("second", [6] * 200, SamplingParams(max_tokens=1))
+    bench.run()
+    assert runner.batches[0].num_rows >= 100

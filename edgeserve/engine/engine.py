@@ -182,7 +182,9 @@ class Engine:
             results = self._forward(scheduled)
         except Exception as error:  # the step's boundary: whatever broke, the engine goes on
             return self._fail_all(scheduled, error)
-        self._step_times.observe(output.num_tokens, self._clock() - now)
+        if output.num_tokens > len(scheduled):
+            # A row of a decode costs a whole pass over the weights: no measure of a prompt's rows.
+            self._step_times.observe(output.num_tokens, self._clock() - now)
         self._half_taken = scheduled
         events = self._accept(scheduled, results)
         self._half_taken = ()
