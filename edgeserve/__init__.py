@@ -10,6 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from edgeserve.async_llm import AsyncLLM
+    from edgeserve.async_token_stream import AsyncTokenStream
     from edgeserve.errors import EdgeServeError
     from edgeserve.llm import LLM
     from edgeserve.token_stream import TokenStream
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LLM",
+    "AsyncLLM",
+    "AsyncTokenStream",
     "CompletionOutput",
     "EdgeServeError",
     "RequestOutput",
@@ -27,6 +31,8 @@ __all__ = [
 
 _HOMES = {
     "LLM": "edgeserve.llm",
+    "AsyncLLM": "edgeserve.async_llm",
+    "AsyncTokenStream": "edgeserve.async_token_stream",
     "TokenStream": "edgeserve.token_stream",
     "EdgeServeError": "edgeserve.errors",
     "CompletionOutput": "edgeserve.types",

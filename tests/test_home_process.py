@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import pickle
 import signal
@@ -9,11 +10,12 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
-from edgeserve import LLM
+from edgeserve import LLM, AsyncLLM
 from edgeserve.errors import ForkedProcessError
 from edgeserve.home_process import HomeProcess
 
@@ -109,6 +111,26 @@ def test_a_stream_that_is_taken_into_a_fork_says_so(path: str) -> None:
         next(stream)
         assert in_child(lambda: what_it_raises(lambda: next(stream)))[0] == os.getpid()
         assert len(list(stream)) > 0
+
+
+def test_a_model_for_asyncio_says_so_and_closes(path: str) -> None:
+    async def use(llm: AsyncLLM) -> None:
+        async def call() -> None:
+            with pytest.raises(ForkedProcessError):
+                await llm.generate("the inn")
+            with pytest.raises(ForkedProcessError):
+                await llm.stream("the inn").start()
+            await llm.close()
+
+        # The loop is the parent's; the child makes its own, in a thread that has none yet.
+        in_child(lambda: ThreadPoolExecutor(1).submit(asyncio.run, call()).result())
+        assert (await llm.generate("the inn", max_tokens=1)).text is not None
+
+    async def test() -> None:
+        async with await AsyncLLM.create(path, num_threads=2) as llm:
+            await use(llm)
+
+    asyncio.run(test())
 
 
 def test_the_runner_itself_says_so(path: str) -> None:

@@ -1,0 +1,228 @@
+"""AsyncLLM: the Python API for asyncio. The same requests and answers as LLM's."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from types import TracebackType
+from typing import Unpack
+
+from edgeserve.async_token_stream import AsyncTokenStream
+from edgeserve.build import EngineOptions, LoadedModel, load_model
+from edgeserve.config import Config
+from edgeserve.engine.async_engine import AsyncEngine
+from edgeserve.engine.engine import Request
+from edgeserve.engine.output import RequestFailed, RequestFinished
+from edgeserve.errors import InvalidRequestError
+from edgeserve.loader.progress import Progress
+from edgeserve.loader.store import LicenseGate
+from edgeserve.requests import (
+    Conversation,
+    Prompt,
+    RequestBuilder,
+    SamplingFields,
+    params_of,
+    refuse_not_yet,
+)
+from edgeserve.types import RequestOutput, SamplingDefaults, SamplingParams
+
+
+class AsyncLLM:
+    """A model, and its engine on a thread of its own. Many requests at once share its steps.
+
+        async with await AsyncLLM.create("smollm2") as llm:
+            async for chunk in llm.stream("Hello!"):
+                print(chunk.text, end="")
+
+    Event loops in several threads may use one. Close it, or use it as a context manager.
+    """
+
+    def __init__(self, model: LoadedModel, *, max_queued_requests: int = 256) -> None:
+        """Takes the model over. `create` is the usual way."""
+        if max_queued_requests < 1:
+            raise InvalidRequestError("max_queued_requests", max_queued_requests, "at least 1")
+        self._model = model
+        self._requests = RequestBuilder(model)
+        self._engine = AsyncEngine(model.engine, max_queued_requests=max_queued_requests)
+
+    @classmethod
+    async def create(
+        cls,
+        model: str,
+        *,
+        device: str = "auto",
+        dtype: str = "float32",
+        num_threads: int | None = None,
+        max_model_len: int | None = None,
+        kv_cache_memory: int | None = None,
+        max_num_batched_tokens: int = 512,
+        max_num_seqs: int = 64,
+        max_queued_requests: int = 256,
+        chat_template: str | None = None,
+        config: Config | None = None,
+        progress: Progress | None = None,
+        license_gate: LicenseGate | None = None,
+    ) -> AsyncLLM:
+        """Loads a model beside the event loop. Arguments and errors are LLM's.
+
+        At most `max_queued_requests` wait for their first step; one more is a QueueFullError.
+        """
+        options = EngineOptions(
+            device=device,
+            dtype=dtype,
+            num_threads=num_threads,
+            max_model_len=max_model_len,
+            kv_cache_memory=kv_cache_memory,
+            max_num_batched_tokens=max_num_batched_tokens,
+            max_num_seqs=max_num_seqs,
+            chat_template=chat_template,
+        )
+        load = partial(
+            load_model,
+            model,
+            options,
+            config=config or Config.from_environment(),
+            clock=time.monotonic,
+            progress=progress,
+            license_gate=license_gate,
+        )
+        executor = ThreadPoolExecutor(1, "edgeserve-load")
+        loading = executor.submit(load)
+        executor.shutdown(wait=False)
+        try:
+            loaded = await asyncio.shield(asyncio.wrap_future(loading))
+        except asyncio.CancelledError:
+            loading.add_done_callback(_close_model)
+            raise
+        return cls(loaded, max_queued_requests=max_queued_requests)
+
+    async def __aenter__(self) -> AsyncLLM:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    @property
+    def max_model_len(self) -> int:
+        """Prompt and output together, in tokens."""
+        return self._model.engine.limits.max_model_len
+
+    @property
+    def default_sampling(self) -> SamplingDefaults:
+        """What stands in for sampling fields that a call leaves out."""
+        return self._model.defaults
+
+    @property
+    def has_chat_template(self) -> bool:
+        return self._model.template is not None
+
+    async def generate(
+        self,
+        prompt: Prompt,
+        sampling_params: SamplingParams | None = None,
+        *,
+        schema: object = None,
+        **fields: Unpack[SamplingFields],
+    ) -> RequestOutput:
+        """Continues a raw prompt, as `LLM.generate` does. Cancelling the task cancels the request.
+
+        Raises InvalidRequestError, ContextLengthError, OutOfBlocksError, QueueFullError.
+        """
+        refuse_not_yet(schema=schema)
+        params = params_of(sampling_params, fields)
+        return await self._finish(await asyncio.to_thread(self._requests.raw, prompt, params))
+
+    async def chat(
+        self,
+        messages: Conversation,
+        sampling_params: SamplingParams | None = None,
+        *,
+        add_generation_prompt: bool | None = None,
+        continue_final_message: bool = False,
+        chat_template_kwargs: Mapping[str, object] | None = None,
+        schema: object = None,
+        tools: Sequence[Mapping[str, object]] | None = None,
+        **fields: Unpack[SamplingFields],
+    ) -> RequestOutput:
+        """Answers a conversation, as `LLM.chat` does. Cancelling the task cancels the request.
+
+        Raises TemplateError, and what `generate` does.
+        """
+        refuse_not_yet(schema=schema, tools=tools)
+        prepare = partial(
+            self._requests.chat,
+            messages,
+            params_of(sampling_params, fields),
+            add_generation_prompt=add_generation_prompt,
+            continue_final_message=continue_final_message,
+            variables=chat_template_kwargs,
+        )
+        return await self._finish(await asyncio.to_thread(prepare))
+
+    def stream(
+        self,
+        prompt: Conversation | Mapping[str, object],
+        sampling_params: SamplingParams | None = None,
+        *,
+        continue_final_message: bool = False,
+        chat_template_kwargs: Mapping[str, object] | None = None,
+        schema: object = None,
+        tools: Sequence[Mapping[str, object]] | None = None,
+        **fields: Unpack[SamplingFields],
+    ) -> AsyncTokenStream:
+        """Like `chat`, piece by piece. {"prompt": …} or {"prompt_token_ids": …} is raw.
+
+        The request is queued when the first piece is asked for, or by the stream's `start`.
+        """
+        refuse_not_yet(schema=schema, tools=tools)
+        prepare = partial(
+            self._requests.either,
+            prompt,
+            params_of(sampling_params, fields),
+            continue_final_message=continue_final_message,
+            variables=chat_template_kwargs,
+        )
+        return AsyncTokenStream(self._engine, prepare)
+
+    def tokenize(
+        self, text: str, *, add_special: bool = True, parse_special: bool = True
+    ) -> list[int]:
+        """Token ids of a raw text, as `generate` would read it."""
+        return self._requests.tokenize(text, parse_special=parse_special, add_special=add_special)
+
+    def detokenize(self, token_ids: Sequence[int], *, skip_special: bool = False) -> str:
+        """The text that tokens stand for; see LLM.detokenize."""
+        return self._requests.detokenize(token_ids, skip_special=skip_special)
+
+    async def close(self) -> None:
+        """Ends live requests with ClosedError and gives memory back. Twice is fine."""
+        await self._engine.close()
+
+    async def _finish(self, request: Request) -> RequestOutput:
+        events = self._engine.submit(request, wants_progress=False)
+        try:
+            event = await events.get()
+        except BaseException:  # the task was cancelled, or dropped
+            self._engine.forget(request.request_id)
+            raise
+        match event:
+            case RequestFinished():
+                return event.output
+            case RequestFailed():
+                raise event.error
+            case _:
+                raise AssertionError("progress was not asked for")
+
+
+def _close_model(loading: Future[LoadedModel]) -> None:
+    """What arrives when nobody waits for it any more; its memory would stay taken."""
+    if loading.exception() is None:
+        loading.result().engine.close()
