@@ -7,7 +7,8 @@
 //    or add as stated), then one tree: lane i += lane i + 8, then 4, 2, 1.
 //  - a*b + c is one fma wherever it is written so. No other contraction, no reassociation.
 //  - max(a, b) is a > b ? a : b. Float to int is round to nearest even, of values known to fit.
-//  - exp, log, tanh, SiLU, GELU are the polynomials of kernels/generic/math.h.
+//  - exp, tanh, SiLU, GELU are the polynomials of kernels/generic/math.h.
+//  - NaN stays NaN; which of its many bit patterns comes out is the processor's choice.
 //  - Subnormals are kept; rounding is to nearest (workers set their control register).
 // Kernels cannot fail, do not allocate, and trust their arguments: es_* functions checked them.
 #ifndef ES_KERNELS_KERNELS_H
@@ -31,7 +32,8 @@ enum {
 //  ES_ACT_F32:  x.
 //  ES_ACT_Q32:  q, d and s, one d and s per 32:  d = amax / 127, q = round(x * (127 / amax)),
 //               s = (float)(sum of q), which is exact: kernels that read weights with an offset
-//               need the integer. A block with amax < 1e-30 is all zero, d and s too.
+//               need the integer. A block with amax < 1e-30 is all zero, d and s too. In a
+//               block that holds NaN or infinity d is NaN and all else zero: nothing hides it.
 //  ES_ACT_Q256: q, d per 256 as above, and sums: the sum of q over each 16.
 typedef struct {
     const float *x;      // (rows, stride_x)
@@ -58,7 +60,8 @@ typedef struct {
 } es_attention_span;
 
 // A partial softmax over one chunk of positions: m the maximum, l the sum of exp(score - m),
-// o the sum of exp(score - m) * v. An empty partial has m = -infinity, l = 0, o = 0.
+// o the sum of exp(score - m) * v. An empty partial has m = -infinity, l = 0, o = 0; any other l is
+// 1 at least, or NaN.
 typedef struct {
     float m;
     float l;
@@ -83,7 +86,7 @@ typedef struct {
     // Row `row` of a weight as float32, exactly: embeddings. `out` has weight->n_cols elements.
     void (*weight_row)(const es_weight *weight, int64_t row, float *out);
 
-    // The activations of one row x (n,), n padded with zeros to the stride by the callee.
+    // The activations of one row x (n,); a last block that n does not fill is filled with zeros.
     void (*quantize_32)(const float *x, int64_t n, int8_t *q, float *d, float *s);
     void (*quantize_256)(const float *x, int64_t n, int8_t *q, float *d, int16_t *sums);
 
