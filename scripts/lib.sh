@@ -101,9 +101,6 @@ pip_install() {
     [ "$(tail -n 1 "$install_log")" = 'pip: done' ] || die "$(why_pip_failed)"
 }
 
-# The first pip that knows dependency groups; older ones do not tell how far a download is, either.
-new_pip() { pip_install 'pip>=25.1'; }
-
 why_pip_failed() {
     if grep -Eqi 'NewConnectionError|NameResolutionError|ProxyError|ConnectTimeout|ReadTimeout|SSLError' \
         "$install_log"; then
@@ -117,27 +114,26 @@ why_pip_failed() {
 
 # The environment for running: the package in place. Does nothing when it is current.
 setup_run() {
-    if is_current .edgeserve-run || is_current .edgeserve-dev; then
+    if is_current .edgeserve-run; then
         return
     fi
     make_venv
     need_compiler
     say "building and installing edgeserve into $venv (a minute the first time)"
-    new_pip
-    pip_install --editable "$root"
+    pip_install 'pip>=25.1' # the first that knows dependency groups
+    # The build's own tools stay in the environment: the next build compiles what has changed.
+    pip_install --group "$root/pyproject.toml:build"
+    pip_install --no-build-isolation --editable "$root"
     stamp .edgeserve-run
 }
 
-# The environment for developing: tools, and the package in place. Does nothing when it is current.
+# The environment for developing: tools besides. Does nothing when it is current.
 setup_dev() {
+    setup_run
     if is_current .edgeserve-dev; then
         return
     fi
-    make_venv
-    need_compiler
-    say "installing the development tools and edgeserve into $venv (two minutes the first time)"
-    new_pip
+    say "installing the development tools into $venv (a minute the first time)"
     pip_install --group "$root/pyproject.toml:dev"
-    pip_install --no-build-isolation --editable "$root"
     stamp .edgeserve-dev
 }
