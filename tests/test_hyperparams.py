@@ -136,7 +136,9 @@ def test_unknown_architectures_are_named(architecture: object) -> None:
     assert len(str(e.value)) < 300
 
 
-@pytest.mark.parametrize("architecture", [3, ["llama"], True, ABSENT], ids=["number", "list", "flag", "absent"])
+@pytest.mark.parametrize(
+    "architecture", [3, ["llama"], True, ABSENT], ids=["number", "list", "flag", "absent"]
+)
 def test_an_architecture_that_is_no_string(architecture: object) -> None:
     with pytest.raises(HyperParameterError) as caught:
         build({"general.architecture": architecture})
