@@ -27,24 +27,25 @@ static inline uint64_t es_noise_key(uint64_t seed, int64_t position, uint64_t st
     return state;
 }
 
-// 53 random bits of draw number `draw`.
+// 52 random bits of draw number `draw`: one fewer than a double holds, so that half of the last
+// place can be added and the result is never 1.
 static inline uint64_t es_noise_bits(uint64_t key, uint64_t draw) {
-    return es_mix64(key + draw * ES_GOLDEN) >> 11;
+    return es_mix64(key + draw * ES_GOLDEN) >> 12;
 }
 
 // Strictly between 0 and 1.
-static inline double es_uniform(uint64_t bits) { return ((double)bits + 0.5) * 0x1p-53; }
+static inline double es_uniform(uint64_t bits) { return ((double)bits + 0.5) * 0x1p-52; }
 
 static inline double es_gumbel(uint64_t bits) { return -es_log64(-es_log64(es_uniform(bits))); }
 
 // No less than es_gumbel, and far cheaper: -log(-log(u)) <= -log(1 - u).
 static inline double es_gumbel_bound(uint64_t bits) {
-    const uint64_t rest = (UINT64_C(1) << 53) - bits; // 1 - u, in units of 2^-53, rounded up
-    int exponent = 0;
-    for (uint64_t half = rest; half < UINT64_C(1) << 53 && exponent < 54; half <<= 1) {
+    const uint64_t rest = 2 * ((UINT64_C(1) << 52) - bits) - 1; // 1 - u, in units of 2^-53
+    int exponent = 0;                                           // 1 - u > 2^-exponent
+    for (uint64_t power = UINT64_C(1) << 53; power >= rest; power >>= 1) {
         exponent++;
     }
-    return (exponent + 1) * 0.6931471805599454;
+    return exponent * 0.6931471805599454;
 }
 
 #endif

@@ -194,13 +194,15 @@ static int32_t filter(const es_kernels *kernels, const es_sample_row *row, const
 }
 
 // Gumbel-max. The bound spares the logarithms of tokens that cannot win.
-static int32_t draw(const es_sample_row *row, const es_candidate *candidates, int32_t n) {
+// Logits count from their largest: whatever the temperature, they divide to 0 or less.
+static int32_t draw(const es_sample_row *row, const es_candidate *candidates, int32_t n,
+                    float largest) {
     const uint64_t key = es_noise_key(row->seed, row->position, ES_TOKEN_STREAM);
     int32_t best = candidates[0].id;
     double best_score = -INFINITY;
     for (int32_t i = 0; i < n; i++) {
         const uint64_t bits = es_noise_bits(key, (uint64_t)candidates[i].id);
-        const double scaled = (double)candidates[i].logit / row->temperature;
+        const double scaled = ((double)candidates[i].logit - (double)largest) / row->temperature;
         if (scaled + es_gumbel_bound(bits) < best_score) {
             continue;
         }
@@ -237,7 +239,7 @@ static int32_t choose(const es_kernels *kernels, const float *raw, int32_t vocab
     es_candidate *first;
     const int32_t n =
         filter(kernels, row, logits, vocab_size, largest, scratch->candidates, &first);
-    return draw(row, first, n);
+    return draw(row, first, n, largest);
 }
 
 // --- the report ----------------------------------------------------------------------------------
