@@ -224,7 +224,9 @@ SIMD void add_values(const int n_heads, const chunk_view *chunk, int head,
 
 static void attention_chunk(const es_attention_span *span, int64_t index, const float *queries,
                             int64_t n_queries, es_attention_partial *partials) {
-    chunk_view chunk = {.span = span, .start = (int32_t)(index * ES_KV_CHUNK)};
+    chunk_view chunk; // member by member: an initialiser would clear the scores too
+    chunk.span = span;
+    chunk.start = (int32_t)(index * ES_KV_CHUNK);
     chunk.first = span->first > chunk.start ? span->first : chunk.start;
     chunk.end = span->end - chunk.start < ES_KV_CHUNK ? span->end : chunk.start + ES_KV_CHUNK;
     for (int64_t i = 0; i < n_queries && chunk.first >= chunk.end; i++) {

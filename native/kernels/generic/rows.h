@@ -121,22 +121,25 @@ static void rope_halves(float *head, const float *cos_sin, int64_t n_pairs) {
     }
 }
 
+SIMD_LONG void rotate_pairs(float *pairs, f32x16 cosine, f32x16 sine) {
+    f32x16 a, b;
+    f32_load_pairs(pairs, &a, &b);
+    rotate(&a, &b, cosine, sine);
+    f32_store_pairs(pairs, a, b);
+}
+
 static void rope_interleaved(float *head, const float *cos_sin, int64_t n_pairs) {
-    for (int64_t i = 0; i < n_pairs; i += 16) {
-        const int64_t left = n_pairs - i < 16 ? n_pairs - i : 16;
-        float *pairs = head + 2 * i;
-        float last[32] = {0}; // the end of a head whose pairs are no multiple of 16
-        if (left < 16) {
-            memcpy(last, pairs, (size_t)(2 * left) * sizeof *last);
-            pairs = last;
-        }
-        f32x16 a, b;
-        f32_load_pairs(pairs, &a, &b);
-        rotate(&a, &b, load_at(cos_sin, i, n_pairs), load_at(cos_sin + n_pairs, i, n_pairs));
-        f32_store_pairs(pairs, a, b);
-        if (left < 16) {
-            memcpy(head + 2 * i, last, (size_t)(2 * left) * sizeof *last);
-        }
+    const float *sines = cos_sin + n_pairs;
+    int64_t i = 0;
+    for (; i + 16 <= n_pairs; i += 16) {
+        rotate_pairs(head + 2 * i, f32_load(cos_sin + i), f32_load(sines + i));
+    }
+    const int64_t left = n_pairs - i;
+    if (left > 0) {
+        float last[32] = {0};
+        memcpy(last, head + 2 * i, (size_t)(2 * left) * sizeof *last);
+        rotate_pairs(last, f32_load_part(cos_sin + i, left), f32_load_part(sines + i, left));
+        memcpy(head + 2 * i, last, (size_t)(2 * left) * sizeof *last);
     }
 }
 
