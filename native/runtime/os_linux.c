@@ -13,6 +13,24 @@
 
 enum { HUGE_PAGE = 2 << 20 };
 
+#if defined(EDGESERVE_HEAP_PAGES)
+
+void *es_os_pages(size_t n_bytes, int huge) {
+    void *pages = NULL;
+    (void)huge;
+    if (posix_memalign(&pages, 64, n_bytes) != 0) {
+        return NULL;
+    }
+    return memset(pages, 0, n_bytes);
+}
+
+void es_os_pages_free(void *pages, size_t n_bytes) {
+    (void)n_bytes;
+    free(pages);
+}
+
+#else
+
 void *es_os_pages(size_t n_bytes, int huge) {
     if (n_bytes == 0) {
         n_bytes = 1;
@@ -34,6 +52,8 @@ void es_os_pages_free(void *pages, size_t n_bytes) {
         munmap(pages, n_bytes == 0 ? 1 : n_bytes);
     }
 }
+
+#endif
 
 void es_os_wait(atomic_uint *word, uint32_t expected) {
     syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, expected, NULL, NULL, 0);

@@ -1,0 +1,209 @@
+"""Breaks the numerics contract in a copy of the core, one way at a time; names the tests that see.
+
+    python tools/mutate_native.py [NAME ...] [--folder build/mutants]
+
+The copy is of the last commit. A mutation that no test sees is an error: tests are missing then.
+Built without much optimisation and for ref and AVX2 only: a mutation of the common bodies is in
+both, so that comparing sets does not help, and what is left has to.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tarfile
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+PROGRAMS = ("contract_test", "kernels_test", "matmul_test")
+TESTS = ("tests/test_native_runner.py", "tests/test_native_sampler.py")
+COPIED = ("CMakeLists.txt", "native", "tools", "tests", "edgeserve", "models", "pyproject.toml")
+_MINUTES = 15
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """`old`, which stands once in the file, becomes `new`; `also` becomes `also_new`."""
+
+    name: str
+    file: str
+    old: str
+    new: str
+    also: str = ""
+    also_new: str = ""
+
+
+MUTATIONS = (
+    Mutation(
+        "attention partials merged right to left",
+        "native/plan/attention.c",
+        "for (int64_t chunk = start + 1; chunk * ES_KV_CHUNK < span.end; chunk++) {",
+        "for (int64_t chunk = (span.end - 1) / ES_KV_CHUNK; chunk > start; chunk--) {",
+    ),
+    Mutation(
+        "one activation scale for the whole row",
+        "native/kernels/generic/rows.h",
+        "d[block] = block_scale(largest_magnitude(parts, 2), &factor);",
+        "float top = largest_magnitude(parts, 2);\n"
+        "for (int64_t j = 0; j < n; j++) { top = fabsf(x[j]) > top ? fabsf(x[j]) : top; }\n"
+        "d[block] = block_scale(top, &factor);",
+    ),
+    Mutation(
+        "k summed in stretches for many rows",
+        "native/kernels/generic/matmul_32.h",
+        "F[r] = source == PACKED || p->first_block == 0 ? f32_zero() : f32_load(p->out + r * p->ld);",
+        "F[r] = f32_zero();",
+        "f32_store(p->out + r * p->ld, F[r]);",
+        "f32_store(p->out + r * p->ld, source == PACKED || p->first_block == 0\n"
+        "? F[r] : f32_add(f32_load(p->out + r * p->ld), F[r]));",
+    ),
+    Mutation(
+        "one sum for q.k instead of even and odd",
+        "native/kernels/generic/attention.h",
+        "odd[h] = f32_fma(next, f32_splat(queries[h * size + d + 1]), odd[h]);",
+        "even[h] = f32_fma(next, f32_splat(queries[h * size + d + 1]), even[h]);",
+    ),
+    Mutation(
+        "invisible scores multiplied away",
+        "native/kernels/generic/attention.h",
+        "score = f32_select(visible, score, f32_splat(-INFINITY));",
+        "score = f32_fma(score, f32_select(visible, f32_splat(1.0f), f32_zero()),\n"
+        "f32_select(visible, f32_zero(), f32_splat(-INFINITY)));",
+    ),
+    Mutation(
+        "rope's angle rounded before its cosine",
+        "native/plan/rope_table.c",
+        "cos_sin(position * rope->frequencies[pair], &cosine, &sine);",
+        "cos_sin((float)(position * rope->frequencies[pair]), &cosine, &sine);",
+    ),
+    Mutation(
+        "noise keyed by the length of the history, not the position",
+        "native/sampling/sampler.c",
+        "es_noise_key(row->seed, row->position, ES_TOKEN_STREAM)",
+        "es_noise_key(row->seed, row->n_history, ES_TOKEN_STREAM)",
+    ),
+    Mutation(
+        "a worker keeps the prepared input of the region before",
+        "native/plan/linear.c",
+        "if (own->prepared != c->executor->region_serial) {",
+        "if (own->prepared / 2 != c->executor->region_serial / 2) {",
+    ),
+)
+
+
+def copy_tree(folder: Path) -> None:
+    """The last commit's files. Files that have not changed keep their time: little is rebuilt."""
+    archive = subprocess.run(
+        ["git", "archive", "HEAD", *COPIED], cwd=ROOT, stdout=subprocess.PIPE, check=True
+    ).stdout
+    with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
+        tar.extractall(folder, filter="data")
+
+
+def build(folder: Path) -> str | None:
+    """Builds what has changed; the compiler's last lines when it refuses."""
+    cmake = str(Path(sys.executable).with_name("cmake"))
+    target = folder / "build"
+    commands = [
+        [cmake, "-S", str(folder), "-B", str(target), "-DEDGESERVE_KERNEL_SETS=ref;avx2"],
+        [cmake, "--build", str(target), "--parallel", "2", "--target", "edgeserve", *PROGRAMS],
+    ]
+    commands[0] += ["-DCMAKE_BUILD_TYPE=Release", "-DCMAKE_C_FLAGS_RELEASE=-O1"]
+    for command in commands:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            return (done.stdout + done.stderr)[-2000:]
+    return None
+
+
+def stage(folder: Path) -> dict[str, str]:
+    """A package with the library just built, and the environment in which Python finds it."""
+    package = folder / "python" / "edgeserve"
+    shutil.rmtree(package, ignore_errors=True)
+    shutil.copytree(folder / "edgeserve", package)
+    shutil.copy(folder / "build" / "libedgeserve.so", package / "binding")
+    header = folder / "native" / "include" / "edgeserve.h"
+    declarations = package / "binding" / "_edgeserve_cdef.py"
+    generator = [sys.executable, str(folder / "tools" / "generate_cdef.py")]
+    subprocess.run([*generator, header, declarations], stdout=subprocess.DEVNULL, check=True)
+    path = os.pathsep.join((str(package.parent), sysconfig.get_path("purelib")))
+    return {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+def red_tests(folder: Path) -> list[str]:
+    """Names of the programs and tests that fail."""
+    red: list[str] = []
+    for program in PROGRAMS:
+        arguments = ["quick"] if program == "kernels_test" else []
+        done = subprocess.run(
+            [folder / "build" / program, *arguments], capture_output=True, check=False
+        )
+        red += [program] if done.returncode != 0 else []
+    # Without site (-S) the installed package's import hook is not there.
+    options = ["-S", "-P", "-m", "pytest", "-p", "no:cacheprovider", "-rf", "--tb=no"]
+    done = subprocess.run(
+        [sys.executable, *options, *TESTS],
+        cwd=folder,
+        env=stage(folder),
+        capture_output=True,
+        text=True,
+        timeout=_MINUTES * 60,
+        check=False,
+    )
+    if done.returncode not in (0, 1):
+        raise SystemExit(f"pytest did not run: {done.stdout[-2000:]}{done.stderr[-2000:]}")
+    found = re.findall(r"^FAILED \S+::(\w+)", done.stdout, re.MULTILINE)
+    return red + list(dict.fromkeys(found))
+
+
+def mutate(folder: Path, mutation: Mutation) -> list[str]:
+    path = folder / mutation.file
+    text = path.read_text(encoding="utf-8")
+    mutated = text
+    for old, new in ((mutation.old, mutation.new), (mutation.also, mutation.also_new)):
+        if old and text.count(old) != 1:
+            raise SystemExit(f"{mutation.file}: {old!r} stands {text.count(old)} times")
+        mutated = mutated.replace(old, new) if old else mutated
+    path.write_text(mutated, encoding="utf-8")
+    try:
+        refused = build(folder)
+        if refused is not None:
+            raise SystemExit(f"{mutation.name}: does not compile:\n{refused}")
+        return red_tests(folder)
+    finally:
+        path.write_text(text, encoding="utf-8")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("names", nargs="*", metavar="NAME", help="words of a mutation's name")
+    parser.add_argument("--folder", type=Path, default=ROOT / "build" / "mutants")
+    given = parser.parse_args()
+    folder = given.folder.resolve()
+    folder.mkdir(parents=True, exist_ok=True)
+    copy_tree(folder)
+    if (refused := build(folder)) is not None:
+        raise SystemExit(f"the copy does not compile:\n{refused}")
+    if red := red_tests(folder):
+        raise SystemExit(f"red without any mutation: {', '.join(red)}")
+    unseen = 0
+    for mutation in MUTATIONS:
+        if given.names and not any(name in mutation.name for name in given.names):
+            continue
+        red = mutate(folder, mutation)
+        unseen += not red
+        print(f"{mutation.name}: {', '.join(red) or 'NO TEST SEES IT'}", flush=True)
+    return int(unseen > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
