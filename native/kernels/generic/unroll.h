@@ -6,6 +6,7 @@
 // accumulators is then so many registers.
 #if defined(__clang__)
 #define UNROLL _Pragma("clang loop unroll(full)")
+#pragma clang diagnostic ignored "-Wpass-failed" // some of ref's are better as calls of memset
 #else
 #define UNROLL _Pragma("GCC unroll 16")
 #endif
