@@ -125,6 +125,7 @@ class QuantType:
 class NativeLibrary:
     """The loaded library, the cffi object that makes its arguments, and its quant types by name."""
 
+    path: str
     ffi: FFI
     functions: NativeFunctions
     quant_types: Mapping[str, QuantType]
@@ -143,7 +144,7 @@ def load_library() -> NativeLibrary:
     except OSError as error:
         raise LibraryError(f"cannot load {path}: {error}; {_REMEDY}") from error
     check_abi(ffi, functions)
-    return NativeLibrary(ffi, functions, _read_quant_types(ffi, functions))
+    return NativeLibrary(path, ffi, functions, _read_quant_types(ffi, functions))
 
 
 def check_abi(ffi: FFI, functions: NativeFunctions) -> None:
