@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-PROGRAMS = ["accuracy_test", "contract_test", "kernels_test"]
+PROGRAMS = ["accuracy_test", "contract_test", "kernels_test", "matmul_test"]
 
 Build = Callable[..., Path]
 
@@ -56,13 +56,9 @@ def native_checks(native: Path) -> str:
 
 @pytest.fixture(scope="session")
 def arm(build: Build) -> Path:
-    compiler = tool("aarch64-linux-gnu-gcc")
+    tool("aarch64-linux-gnu-gcc")
     return build(
-        "arm",
-        f"-DCMAKE_C_COMPILER={compiler}",
-        "-DCMAKE_SYSTEM_NAME=Linux",
-        "-DCMAKE_SYSTEM_PROCESSOR=aarch64",
-        "-DCMAKE_EXE_LINKER_FLAGS=-static",  # qemu needs no foreign libraries then
+        "arm", f"-DCMAKE_TOOLCHAIN_FILE={ROOT / 'tools' / 'toolchains' / 'aarch64-linux.cmake'}"
     )
 
 
@@ -80,6 +76,10 @@ def test_results_are_those_of_the_contract(native: Path) -> None:
     assert run([native / "contract_test"]).endswith(" passed, 0 failed\n")
 
 
+def test_every_matmul_gives_the_bits_of_ref(native: Path) -> None:
+    assert run([native / "matmul_test"]).endswith(" passed, 0 failed\n")
+
+
 def test_errors_stay_within_their_bounds(native: Path) -> None:
     assert run([native / "accuracy_test"]).endswith(" passed, 0 failed\n")
 
@@ -88,6 +88,16 @@ def test_arm_gives_the_same_bits(native_checks: str, arm: Path) -> None:
     output = run([tool("qemu-aarch64-static", "qemu-aarch64"), "-cpu", "max", arm / "kernels_test"])
     expected = checksums(native_checks, "ref")
     assert len(expected) > 10
+    assert checksums(output, "neon") == expected
+    assert checksums(output, "ref") == expected
+
+
+def test_arm_gives_the_same_bits_in_every_matmul(native: Path, arm: Path) -> None:
+    qemu = tool("qemu-aarch64-static", "qemu-aarch64")
+    output = run([qemu, "-cpu", "max", arm / "matmul_test", "quick"])
+    assert output.endswith(" passed, 0 failed\n")
+    expected = checksums(run([native / "matmul_test", "quick"]), "ref")
+    assert len(expected) == 16
     assert checksums(output, "neon") == expected
     assert checksums(output, "ref") == expected
 

@@ -69,6 +69,16 @@ uint64_t es_os_nanoseconds(void) {
     return ticks / rate * 1000000000u + ticks % rate * 1000000000u / rate;
 }
 
+// The processors that this process is restricted to; all bits where it is not.
+static KAFFINITY allowed_processors(void) {
+    DWORD_PTR process = 0, system = 0;
+    if (!GetProcessAffinityMask(GetCurrentProcess(), &process, &system) || process == 0 ||
+        process == system) {
+        return ~(KAFFINITY)0; // also where it runs in several groups of processors
+    }
+    return process;
+}
+
 // Physical cores of the highest efficiency class: on a hybrid processor, the fast ones.
 int32_t es_os_n_cores(void) {
     DWORD size = 0;
@@ -80,13 +90,16 @@ int32_t es_os_n_cores(void) {
         free(buffer);
         return 1;
     }
+    const KAFFINITY allowed = allowed_processors();
     int32_t count = 0;
     BYTE best = 0;
     for (DWORD at = 0; at < size;) {
         const SYSTEM_LOGICAL_PROCESSOR_INFORMATION_EX *core = (const void *)(buffer + at);
         const BYTE class = core->Processor.EfficiencyClass;
-        count = class > best ? 1 : count + (class == best);
-        best = class > best ? class : best;
+        if ((core->Processor.GroupMask[0].Mask & allowed) != 0) {
+            count = class > best ? 1 : count + (class == best);
+            best = class > best ? class : best;
+        }
         at += core->Size;
     }
     free(buffer);

@@ -1,12 +1,17 @@
 // Weights and their matmul: repacking loses nothing, every kernel set gives the reference's bits,
 // and a row's result does not depend on how many rows there are. Blocks and activations include
-// the extremes at which 16-bit sums would overflow. Prints "N passed, M failed".
+// the extremes at which 16-bit sums would overflow. Prints a checksum of every set's results, and
+// "N passed, M failed".
+//   matmul_test          everything
+//   matmul_test quick    the same with fewer sizes, for slow emulators
 #include <stdlib.h>
 
 #include "kernels/kernels.h"
 #include "tests/check.h"
 
-enum { MAX_ROWS = 512, N_MODES = 6 };
+enum { MAX_ROWS = 512, SOME_ROWS = 40, N_MODES = 6 };
+
+static int is_quick;
 
 static void check(int ok, const char *what, const char *set, const char *type, int64_t detail) {
     CHECK(ok, "%s, %s, %s, %lld", what, set, type, (long long)detail);
@@ -300,17 +305,35 @@ static void check_padding(const es_weight *weight, const char *type, const float
     check(some, "rows give something", "ref", type, weight->n_rows);
 }
 
+// Of SOME_ROWS rows: FNV-1a, the same on every platform.
+static void print_checksum(const es_kernels *kernels, const es_weight *weight, const char *type,
+                           const es_activation *a) {
+    const int64_t ld = weight->n_panels * 16;
+    const size_t bytes = (size_t)(SOME_ROWS * ld) * sizeof(float);
+    float *got = allocate(bytes);
+    kernels->matmul(weight, 0, weight->n_panels, a, SOME_ROWS, got, ld);
+    uint64_t sum = 0xcbf29ce484222325u;
+    for (size_t i = 0; i < bytes; i++) {
+        sum = (sum ^ ((const uint8_t *)got)[i]) * 0x100000001b3u;
+    }
+    printf("%s %s %016llx\n", kernels->name, type, (unsigned long long)sum);
+    free(got);
+}
+
 static void check_set(const es_kernels *kernels, const es_type_info *info) {
     // 18 blocks of 32 (SmolLM2's width), 35 to cross an expanded stretch, or 5 of 256.
     const int64_t n_cols = info->block_elements == 256 ? 5 * 256 : 35 * 32;
+    const int64_t max_rows = is_quick ? SOME_ROWS : MAX_ROWS;
+    source = (random_source){(uint64_t)info->type}; // the same for every set, quick or not
     test_weight made = make_weight(info, 37, n_cols, 0);
     test_rows rows = make_rows(MAX_ROWS, n_cols, 0);
-    float *want = reference(made.weight, &rows.a, MAX_ROWS);
+    float *want = reference(made.weight, &rows.a, max_rows);
     check_padding(made.weight, info->name, want);
-    for (int64_t n = 1; n <= 40; n++) {
+    for (int64_t n = 1; n <= SOME_ROWS; n += is_quick ? 13 : 1) {
         check_rows(kernels, made.weight, info->name, &rows.a, n, want);
     }
-    check_rows(kernels, made.weight, info->name, &rows.a, MAX_ROWS, want);
+    check_rows(kernels, made.weight, info->name, &rows.a, max_rows, want);
+    print_checksum(kernels, made.weight, info->name, &rows.a);
     check_panel(kernels, made.weight, info->name, &rows.a, want);
     free(want);
     free_rows(&rows);
@@ -322,7 +345,7 @@ static void check_extremes(const es_kernels *kernels, const es_type_info *info) 
     const int64_t n_cols = info->block_elements == 256 ? 256 : 18 * 32;
     for (int weights = 0; weights < N_MODES; weights++) {
         test_weight made = make_weight(info, 70, n_cols, weights);
-        for (int mode = 0; mode < N_MODES; mode++) {
+        for (int mode = 0; mode < N_MODES; mode += is_quick ? 3 : 1) {
             test_rows rows = make_rows(19, n_cols, mode);
             float *want = reference(made.weight, &rows.a, 19);
             check_rows(kernels, made.weight, info->name, &rows.a, 1, want);
@@ -335,7 +358,8 @@ static void check_extremes(const es_kernels *kernels, const es_type_info *info) 
     }
 }
 
-int main(void) {
+int main(int n_arguments, char **arguments) {
+    is_quick = n_arguments > 1 && strcmp(arguments[1], "quick") == 0;
     const es_kernels *sets[] = {es_kernels_ref(), es_kernels_avx2(), es_kernels_avx512(),
                                 es_kernels_neon()};
     check_refusals();

@@ -143,10 +143,10 @@ SIMD void f32_load_pairs(const float *p, f32x16 *even, f32x16 *odd) {
 }
 
 SIMD void f32_store_pairs(float *p, f32x16 even, f32x16 odd) {
-    vst2q_f32(p, (float32x4x2_t){{even.a, odd.a}});
-    vst2q_f32(p + 8, (float32x4x2_t){{even.b, odd.b}});
-    vst2q_f32(p + 16, (float32x4x2_t){{even.c, odd.c}});
-    vst2q_f32(p + 24, (float32x4x2_t){{even.d, odd.d}});
+    vst2q_f32(p, ((float32x4x2_t){{even.a, odd.a}}));
+    vst2q_f32(p + 8, ((float32x4x2_t){{even.b, odd.b}}));
+    vst2q_f32(p + 16, ((float32x4x2_t){{even.c, odd.c}}));
+    vst2q_f32(p + 24, ((float32x4x2_t){{even.d, odd.d}}));
 }
 
 SIMD f32x16 f32_add(f32x16 x, f32x16 y) { return (f32x16)QUARTERS2(vaddq_f32, x, y); }
