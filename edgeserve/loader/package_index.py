@@ -39,6 +39,11 @@ class WheelMember:
     size_bytes: int
     sha256: str
 
+    @property
+    def version(self) -> str:
+        """The distribution's."""
+        return wheel_version(self.wheel)
+
     def chunks(self) -> Iterator[bytes]:
         """The bytes, a piece at a time. Raises DownloadError if the archive is damaged."""
         try:

