@@ -24,7 +24,16 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 PROGRAMS = ("contract_test", "kernels_test", "matmul_test")
 TESTS = ("tests/test_native_runner.py", "tests/test_native_sampler.py")
-COPIED = ("CMakeLists.txt", "native", "tools", "tests", "edgeserve", "models", "pyproject.toml")
+COPIED = (
+    "CMakeLists.txt",
+    "native",
+    "benches",
+    "tools",
+    "tests",
+    "edgeserve",
+    "models",
+    "pyproject.toml",
+)
 _MINUTES = 15
 
 
@@ -58,7 +67,8 @@ MUTATIONS = (
     Mutation(
         "k summed in stretches for many rows",
         "native/kernels/generic/matmul_32.h",
-        "F[r] = source == PACKED || p->first_block == 0 ? f32_zero() : f32_load(p->out + r * p->ld);",
+        "F[r] = source == PACKED || p->first_block == 0 ? f32_zero() : "
+        "f32_load(p->out + r * p->ld);",
         "F[r] = f32_zero();",
         "f32_store(p->out + r * p->ld, F[r]);",
         "f32_store(p->out + r * p->ld, source == PACKED || p->first_block == 0\n"
