@@ -1,6 +1,6 @@
 """Breaks the numerics contract in a copy of the core, one way at a time; names the tests that see.
 
-    python tools/mutate_native.py [NAME ...] [--folder build/mutants]
+    python tools/mutate_native.py [NAME ...] [--folder build/mutants] [--all-tests]
 
 The copy is of the last commit. A mutation that no test sees is an error: tests are missing then.
 Built without much optimisation and for ref and AVX2 only: a mutation of the common bodies is in
@@ -23,7 +23,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 PROGRAMS = ("contract_test", "kernels_test", "matmul_test")
-TESTS = ("tests/test_native_runner.py", "tests/test_native_sampler.py")
+TESTS = ("tests/test_native_sampler.py", "tests/test_native_runner.py")
 COPIED = (
     "CMakeLists.txt",
     "native",
@@ -147,17 +147,18 @@ def stage(folder: Path) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
 
 
-def red_tests(folder: Path) -> list[str]:
-    """Names of the programs and tests that fail."""
+def red_tests(folder: Path, *, max_failures: int) -> list[str]:
+    """Names of the programs and tests that fail, of Python's the first `max_failures`."""
     red: list[str] = []
     for program in PROGRAMS:
-        arguments = ["quick"] if program == "kernels_test" else []
+        arguments = [] if program == "contract_test" else ["quick"]
         done = subprocess.run(
             [folder / "build" / program, *arguments], capture_output=True, check=False
         )
         red += [program] if done.returncode != 0 else []
     # Without site (-S) the installed package's import hook is not there.
     options = ["-S", "-P", "-m", "pytest", "-p", "no:cacheprovider", "-rf", "--tb=no"]
+    options += [f"--maxfail={max_failures}"]
     done = subprocess.run(
         [sys.executable, *options, *TESTS],
         cwd=folder,
@@ -173,7 +174,7 @@ def red_tests(folder: Path) -> list[str]:
     return red + list(dict.fromkeys(found))
 
 
-def mutate(folder: Path, mutation: Mutation) -> list[str]:
+def mutate(folder: Path, mutation: Mutation, max_failures: int) -> list[str]:
     path = folder / mutation.file
     text = path.read_text(encoding="utf-8")
     mutated = text
@@ -186,7 +187,7 @@ def mutate(folder: Path, mutation: Mutation) -> list[str]:
         refused = build(folder)
         if refused is not None:
             raise SystemExit(f"{mutation.name}: does not compile:\n{refused}")
-        return red_tests(folder)
+        return red_tests(folder, max_failures=max_failures)
     finally:
         path.write_text(text, encoding="utf-8")
 
@@ -197,19 +198,23 @@ def main() -> int:
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help="words of a mutation's name")
     parser.add_argument("--folder", type=Path, default=ROOT / "build" / "mutants")
+    parser.add_argument("--all-tests", action="store_true", help="do not stop at the first red one")
+    parser.add_argument(
+        "--no-baseline", action="store_true", help="the tests are known to be green"
+    )
     given = parser.parse_args()
     folder = given.folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
     copy_tree(folder)
     if (refused := build(folder)) is not None:
         raise SystemExit(f"the copy does not compile:\n{refused}")
-    if red := red_tests(folder):
+    if not given.no_baseline and (red := red_tests(folder, max_failures=1)):
         raise SystemExit(f"red without any mutation: {', '.join(red)}")
     unseen = 0
     for mutation in MUTATIONS:
         if given.names and not any(name in mutation.name for name in given.names):
             continue
-        red = mutate(folder, mutation)
+        red = mutate(folder, mutation, 1000 if given.all_tests else 1)
         unseen += not red
         print(f"{mutation.name}: {', '.join(red) or 'NO TEST SEES IT'}", flush=True)
     return int(unseen > 0)
