@@ -21,6 +21,11 @@ DEQUANTIZING = [
     NATIVE / "runtime" / "abi.c",
 ]
 
+THREADS = [
+    *(NATIVE / "runtime" / f"{name}.c" for name in ["float_control", "os_linux", "threads"]),
+    NATIVE / "tests" / "threads_test.c",
+]
+
 
 def compile_c(target: Path, sources: list[Path], *flags: str) -> subprocess.CompletedProcess[str]:
     compiler = shutil.which("cc")
@@ -49,6 +54,22 @@ def test_dequantizing_is_clean_under_the_sanitizers(tmp_path: Path, sanitizers: 
     assert built.returncode == 0, built.stderr
     ran = subprocess.run([program], capture_output=True, text=True, check=False, timeout=120)
     assert (ran.returncode, ran.stdout) == (0, "16 types\n"), ran.stderr
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="compiles the pool with os_linux.c")
+@pytest.mark.parametrize("sanitizer", ["thread", "address,undefined"])
+def test_the_thread_pool_is_clean_under_the_sanitizers(tmp_path: Path, sanitizer: str) -> None:
+    flags = [f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all"]
+    source = tmp_path / "empty.c"
+    source.write_text("int main(void) { return 0; }\n")
+    if compile_c(tmp_path / "empty", [source], *flags).returncode != 0:
+        pytest.skip(f"cc has no {sanitizer} sanitizer")
+    program = tmp_path / "threads_test"
+    built = compile_c(program, THREADS, *flags, "-pthread")
+    assert built.returncode == 0, built.stderr
+    ran = subprocess.run([program], capture_output=True, text=True, check=False, timeout=300)
+    assert ran.returncode == 0, ran.stdout[-2000:] + ran.stderr[-2000:]
+    assert ran.stdout.endswith(" passed, 0 failed\n")
 
 
 def test_cmake_lists_every_source() -> None:

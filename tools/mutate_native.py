@@ -114,7 +114,15 @@ def copy_tree(folder: Path) -> None:
         ["git", "archive", "HEAD", *COPIED], cwd=ROOT, stdout=subprocess.PIPE, check=True
     ).stdout
     with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
-        tar.extractall(folder, filter="data")
+        for member in tar:
+            path = folder / member.name
+            file = tar.extractfile(member) if member.isfile() else None
+            data = file.read() if file is not None else b""
+            if file is None:
+                tar.extract(member, folder, filter="data")
+            elif not path.is_file() or path.read_bytes() != data:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(data)
 
 
 def build(folder: Path) -> str | None:
