@@ -32,13 +32,13 @@ def tool(*names: str) -> str:
 
 @pytest.fixture(scope="session")
 def build(tmp_path_factory: pytest.TempPathFactory) -> Build:
-    """Builds the programs with these CMake options, and returns their folder."""
+    """Builds test programs with these CMake options, and returns their folder."""
     cmake = tool("cmake")
 
-    def build_in(name: str, *options: str) -> Path:
-        folder = tmp_path_factory.mktemp(name)
+    def build_in(programs: list[str], *options: str) -> Path:
+        folder = tmp_path_factory.mktemp("build")
         run([cmake, "-S", ROOT, "-B", folder, "-DEDGESERVE_WERROR=ON", *options])
-        run([cmake, "--build", folder, "--parallel", "2", "--target", *PROGRAMS])
+        run([cmake, "--build", folder, "--parallel", "2", "--target", *programs])
         return folder
 
     return build_in
@@ -46,7 +46,7 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Build:
 
 @pytest.fixture(scope="session")
 def native(build: Build) -> Path:
-    return build("native")
+    return build(PROGRAMS)
 
 
 @pytest.fixture(scope="session")
@@ -58,7 +58,7 @@ def native_checks(native: Path) -> str:
 def arm(build: Build) -> Path:
     tool("aarch64-linux-gnu-gcc")
     return build(
-        "arm", f"-DCMAKE_TOOLCHAIN_FILE={ROOT / 'tools' / 'toolchains' / 'aarch64-linux.cmake'}"
+        PROGRAMS, f"-DCMAKE_TOOLCHAIN_FILE={ROOT / 'tools' / 'toolchains' / 'aarch64-linux.cmake'}"
     )
 
 
@@ -85,11 +85,13 @@ def test_errors_stay_within_their_bounds(native: Path) -> None:
 
 
 def test_arm_gives_the_same_bits(native_checks: str, arm: Path) -> None:
-    output = run([tool("qemu-aarch64-static", "qemu-aarch64"), "-cpu", "max", arm / "kernels_test"])
+    qemu = tool("qemu-aarch64-static", "qemu-aarch64")
+    output = run([qemu, "-cpu", "max", arm / "kernels_test"])
     expected = checksums(native_checks, "ref")
     assert len(expected) > 10
     assert checksums(output, "neon") == expected
     assert checksums(output, "ref") == expected
+    assert run([qemu, "-cpu", "max", arm / "contract_test"]).endswith(" passed, 0 failed\n")
 
 
 def test_arm_gives_the_same_bits_in_every_matmul(native: Path, arm: Path) -> None:
@@ -100,6 +102,7 @@ def test_arm_gives_the_same_bits_in_every_matmul(native: Path, arm: Path) -> Non
     assert len(expected) == 16
     assert checksums(output, "neon") == expected
     assert checksums(output, "ref") == expected
+    assert run([qemu, "-cpu", "max", arm / "contract_test"]).endswith(" passed, 0 failed\n")
 
 
 @pytest.mark.parametrize(
