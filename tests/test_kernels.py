@@ -102,7 +102,6 @@ def test_arm_gives_the_same_bits_in_every_matmul(native: Path, arm: Path) -> Non
     assert len(expected) == 16
     assert checksums(output, "neon") == expected
     assert checksums(output, "ref") == expected
-    assert run([qemu, "-cpu", "max", arm / "contract_test"]).endswith(" passed, 0 failed\n")
 
 
 @pytest.mark.parametrize(
