@@ -85,7 +85,7 @@ static void check_quantize(int size) {
         float amax = 0.0f;
         int sum = 0;
         for (int i = block * size; i < (block + 1) * size; i++) {
-            amax = fmaxf(amax, fabsf(x[i]));
+            amax = amax > fabsf(x[i]) ? amax : fabsf(x[i]);
             sum += q[i];
         }
         CHECK(d[block] == amax / 127.0f, "d of block %d of %d", block, size);
