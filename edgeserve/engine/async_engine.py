@@ -101,9 +101,12 @@ class AsyncEngine:
             if not self._closed:
                 self._closed = True
                 self._inbox.put(None)
-        # Shielded: whoever stops waiting must not stop the others.
-        await asyncio.shield(asyncio.wrap_future(self._ended))
-        self._thread.join()
+        try:
+            # Shielded: whoever stops waiting must not stop the others.
+            await asyncio.shield(asyncio.wrap_future(self._ended))
+        finally:
+            if self._ended.done():  # the last thing that the thread does
+                self._thread.join()
 
 
 def _end_thread(inbox: queue.SimpleQueue[_Command], thread: threading.Thread) -> None:
