@@ -73,7 +73,8 @@ CPU = library(
     _Z35ggml_backend_cpu_repack_buffer_typev=(P, []),
     ggml_backend_cpu_buffer_type=(P, []),
 )
-REPACKED = {"Q4_0", "Q2_K", "Q4_K", "Q5_K", "Q6_K", "Q8_0", "IQ4_NL", "MXFP4"}
+# What it repacks on x86; elsewhere, and without AVX-512, it repacks fewer or others.
+REPACKED = {"Q4_0", "Q4_K", "IQ4_NL", "MXFP4"}
 
 
 def quantise(type_id: int, weights: Floats) -> NDArray[np.uint8]:

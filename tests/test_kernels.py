@@ -3,6 +3,7 @@ inside. Where a cross compiler and qemu are installed, 64-bit ARM and older proc
 
 from __future__ import annotations
 
+import platform
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -12,6 +13,9 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 PROGRAMS = ["accuracy_test", "contract_test", "kernels_test", "matmul_test"]
+# The same with an avx512 set whose intrinsics are emulated.
+EMULATED = ["contract_test_avx512", "kernels_test_avx512", "matmul_test_avx512"]
+IS_X86 = platform.machine() in ("x86_64", "AMD64")
 
 EXACT_1 = {
     "rms_norm": "0c7ec0b957b2df7d",
@@ -64,7 +68,7 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Build:
 
 @pytest.fixture(scope="session")
 def native(build: Build) -> Path:
-    return build(PROGRAMS)
+    return build(PROGRAMS + EMULATED if IS_X86 else PROGRAMS)
 
 
 @pytest.fixture(scope="session")
@@ -100,6 +104,13 @@ def test_results_are_those_of_the_contract(native: Path) -> None:
 
 def test_every_matmul_gives_the_bits_of_ref(native: Path) -> None:
     assert run([native / "matmul_test"]).endswith(" passed, 0 failed\n")
+
+
+@pytest.mark.skipif(not IS_X86, reason="AVX-512 is emulated with AVX2")
+@pytest.mark.parametrize("program", EMULATED)
+def test_avx512_gives_the_bits_of_ref_on_emulated_instructions(native: Path, program: str) -> None:
+    assert run([native / "kernels_test_avx512", "sets"]).split() == ["avx512", "avx2", "ref"]
+    assert run([native / program]).endswith(" passed, 0 failed\n")
 
 
 def test_errors_stay_within_their_bounds(native: Path) -> None:

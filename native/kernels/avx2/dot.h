@@ -12,8 +12,9 @@
 #include "kernels/avx2/simd.h"
 
 enum {
-    DOT_TILE = 4,        // rows of a tile over an expanded panel
-    DOT_EXPAND = 8,      // from this many rows on, panels are expanded
+    DOT_TILE = 4,      // rows of a tile over an expanded panel
+    DOT_EXPAND_32 = 8, // from this many rows on, panels of 32-wide types are expanded
+    DOT_EXPAND_256 = 4,
     DOT_FLOAT_TILE = 6,  // rows of a tile over float weights
     DOT_SIGNED_BIAS = 0, // what signed weights have too much in products
 };
@@ -50,6 +51,13 @@ SIMD int sums_capacity(int largest) {
     return largest == 0 ? 1 : largest <= 15 ? 8 : largest <= 31 ? 4 : 2;
 }
 
+// The compiler must not look through sums: it would turn chains of them into trees, whose many
+// intermediate sums do not fit into registers (half the speed).
+SIMD i32x16 opaque(i32x16 x) {
+    __asm__("" : "+x"(x.low), "+x"(x.high));
+    return x;
+}
+
 SIMD sums sums_zero(void) { return (sums){_mm256_setzero_si256(), _mm256_setzero_si256()}; }
 
 SIMD __m256i half_products(__m256i w, __m256i q, int largest) {
@@ -66,22 +74,18 @@ SIMD sums sums_add(sums s, line w, const int8_t *q, int t, int largest) {
     const __m256i all = _mm256_set1_epi32(quad);
     s.low = _mm256_add_epi16(s.low, half_products(w.low, all, largest));
     s.high = _mm256_add_epi16(s.high, half_products(w.high, all, largest));
-    // Here the compiler must not look through the sum: it would turn chains into trees, whose many
-    // intermediate sums do not fit into registers (a third of the speed).
-    __asm__("" : "+x"(s.low), "+x"(s.high));
-    return s;
+    return opaque(s);
 }
 
 // total + the sums; total + scale * the sums.
-SIMD i32x16 sums_total(i32x16 total, sums s) {
-    const __m256i one = _mm256_set1_epi16(1);
-    return (i32x16){_mm256_add_epi32(total.low, _mm256_madd_epi16(s.low, one)),
-                    _mm256_add_epi32(total.high, _mm256_madd_epi16(s.high, one))};
-}
-
 SIMD i32x16 sums_scaled(i32x16 total, sums s, i32x16 scale) {
     return (i32x16){_mm256_add_epi32(total.low, _mm256_madd_epi16(s.low, scale.low)),
                     _mm256_add_epi32(total.high, _mm256_madd_epi16(s.high, scale.high))};
+}
+
+SIMD i32x16 sums_total(i32x16 total, sums s) {
+    const __m256i one = _mm256_set1_epi16(1);
+    return opaque(sums_scaled(total, s, (i32x16){one, one}));
 }
 
 // Two int16 a row, from two int8 a row: the scales or minimums of two groups.

@@ -8,8 +8,9 @@
 #include "kernels/avx512/simd.h"
 
 enum {
-    DOT_TILE = 8,          // rows of a tile over an expanded panel
-    DOT_EXPAND = 16,       // from this many rows on, panels are expanded
+    DOT_TILE = 8,       // rows of a tile over an expanded panel
+    DOT_EXPAND_32 = 16, // from this many rows on, panels of 32-wide types are expanded
+    DOT_EXPAND_256 = 16,
     DOT_FLOAT_TILE = 12,   // rows of a tile over float weights
     DOT_SIGNED_BIAS = 128, // what signed weights have too much in products
 };

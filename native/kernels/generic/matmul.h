@@ -21,6 +21,7 @@ typedef struct {
     void (*expand)(const uint8_t *blocks, int64_t n_blocks, void *out);
     int32_t block_elements;
     int32_t chunk_blocks; // what fits into `expansion`
+    int32_t expand_rows;  // from this many rows on, panels are expanded
 } integer_kernels;
 
 typedef union {
@@ -45,7 +46,8 @@ typedef union {
                                          name##_tile,                                              \
                                          name##_expand,                                            \
                                          width,                                                    \
-                                         CHUNK_##width};
+                                         CHUNK_##width,                                            \
+                                         DOT_EXPAND_##width};
 
 INTEGER_KERNELS(q4_0, ES_TYPE_Q4_0, 32)
 INTEGER_KERNELS(q4_1, ES_TYPE_Q4_1, 32)
@@ -108,7 +110,7 @@ static void tiled_rows(const integer_kernels *k, const es_weight *weight, int64_
 static void integer_matmul(const integer_kernels *k, const es_weight *weight, int64_t panel,
                            int64_t n_panels, const es_activation *a, int64_t n_rows, float *out,
                            int64_t ld) {
-    const int64_t tiled = n_rows < DOT_EXPAND ? 0 : n_rows / DOT_TILE * DOT_TILE;
+    const int64_t tiled = n_rows < k->expand_rows ? 0 : n_rows / DOT_TILE * DOT_TILE;
     if (tiled > 0) {
         tiled_rows(k, weight, panel, n_panels, a, tiled, out, ld);
     }

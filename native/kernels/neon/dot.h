@@ -6,8 +6,9 @@
 #include "kernels/neon/simd.h"
 
 enum {
-    DOT_TILE = 4,        // rows of a tile over an expanded panel
-    DOT_EXPAND = 8,      // from this many rows on, panels are expanded
+    DOT_TILE = 4,      // rows of a tile over an expanded panel
+    DOT_EXPAND_32 = 8, // from this many rows on, panels of 32-wide types are expanded
+    DOT_EXPAND_256 = 8,
     DOT_FLOAT_TILE = 4,  // rows of a tile over float weights
     DOT_SIGNED_BIAS = 0, // what signed weights have too much in products
 };
