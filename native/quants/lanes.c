@@ -269,7 +269,7 @@ const es_lane_layout *es_lane_layout_of(es_type type) {
 
 // `width` is a constant where this is called, so that every copy is one move.
 static inline void interleave(const uint8_t *const lanes[ES_PANEL_LANES], size_t at, size_t count,
-                              size_t width, uint8_t *out) {
+                              size_t width, uint8_t *restrict out) {
     for (size_t u = 0; u < count; u++, at += width, out += width * ES_PANEL_LANES) {
         for (size_t lane = 0; lane < ES_PANEL_LANES; lane++) {
             memcpy(out + width * lane, lanes[lane] + at, width);
@@ -304,6 +304,15 @@ void es_panel_block_pack(const es_lane_layout *layout, const uint8_t *const bloc
             break;
         }
         at += layout->units[i].width * count;
+    }
+}
+
+void es_panel_elements_pack(const es_lane_layout *layout, const uint8_t *const rows[ES_PANEL_LANES],
+                            int64_t n_elements, uint8_t *panel) {
+    if (layout->block_bytes == 2) {
+        interleave(rows, 0, (size_t)n_elements, 2, panel);
+    } else {
+        interleave(rows, 0, (size_t)n_elements, 4, panel);
     }
 }
 

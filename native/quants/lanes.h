@@ -54,9 +54,14 @@ typedef struct {
 // NULL for an unknown type.
 const es_lane_layout *es_lane_layout_of(es_type type);
 
-// One panel block out of 16 GGUF blocks, and lane `lane` of one back.
+// One panel block out of 16 GGUF blocks.
 void es_panel_block_pack(const es_lane_layout *layout, const uint8_t *const blocks[ES_PANEL_LANES],
                          uint8_t *panel_block);
+// The same of n_elements floats of each row, which are blocks of one element.
+void es_panel_elements_pack(const es_lane_layout *layout, const uint8_t *const rows[ES_PANEL_LANES],
+                            int64_t n_elements, uint8_t *panel);
+
+// Lane `lane` of a panel block, as a GGUF block.
 void es_panel_block_unpack(const es_lane_layout *layout, const uint8_t *panel_block, int lane,
                            uint8_t *block);
 

@@ -75,12 +75,18 @@ static void fill_panel(const es_lane_layout *layout, const uint8_t *src, int64_t
     const size_t block_bytes = (size_t)layout->block_bytes;
     const size_t row_bytes = (size_t)n_blocks * block_bytes;
     const uint8_t *blocks[ES_PANEL_LANES];
-    for (int64_t b = 0; b < n_blocks; b++) {
-        for (int64_t lane = 0; lane < ES_PANEL_LANES; lane++) {
-            blocks[lane] =
-                lane < n_rows ? src + (size_t)lane * row_bytes + (size_t)b * block_bytes : zeros;
+    for (int64_t lane = 0; lane < ES_PANEL_LANES; lane++) {
+        blocks[lane] = lane < n_rows ? src + (size_t)lane * row_bytes : zeros;
+    }
+    if (layout->block_elements == 1 && n_rows >= ES_PANEL_LANES) {
+        es_panel_elements_pack(layout, blocks, n_blocks, panel);
+        return;
+    }
+    for (int64_t b = 0; b < n_blocks; b++, panel += block_bytes * ES_PANEL_LANES) {
+        es_panel_block_pack(layout, blocks, panel);
+        for (int64_t lane = 0; lane < ES_PANEL_LANES && lane < n_rows; lane++) {
+            blocks[lane] += block_bytes;
         }
-        es_panel_block_pack(layout, blocks, panel + (size_t)b * block_bytes * ES_PANEL_LANES);
     }
 }
 
