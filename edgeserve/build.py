@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +11,7 @@ import numpy as np
 from edgeserve.config import Config
 from edgeserve.engine.engine import Engine, EngineLimits
 from edgeserve.errors import InvalidRequestError, KVMemoryError
+from edgeserve.frozen import frozen
 from edgeserve.loader.gguf import read_gguf
 from edgeserve.loader.machine import available_memory
 from edgeserve.loader.progress import Progress, SilentProgress
@@ -44,7 +44,7 @@ _NATIVE_PRIOR_RATE = 50e9
 _ORACLE_PRIOR_RATE = 5e9
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class EngineOptions:
     """What a user may set about an engine; None means decided by model and machine.
 
@@ -82,7 +82,7 @@ def _check_option(name: str, value: object, low: int, high: int | None) -> None:
         raise InvalidRequestError(name, value, f"at most {high:,}")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LoadedModel:
     """Everything a public face needs. `template` is None for a model that has no chat format."""
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from edgeserve.errors import InvalidRequestError
+from edgeserve.frozen import frozen
 
 _LOG_LEVELS = ("debug", "info", "warning", "error")
 _HUB_ENDPOINT = "https://huggingface.co"
@@ -23,7 +24,7 @@ _OLLAMA_SERVICE_DIRS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Config:
     """Folders and switches of one process.
 
@@ -88,7 +89,7 @@ def _log_level(text: str) -> str:
     return level
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Folders:
     """Where each program keeps files on each platform."""
 

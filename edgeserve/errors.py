@@ -195,6 +195,18 @@ class LibraryError(EdgeServeError):
     """The native library is missing, or was built for another version of the package."""
 
 
+class PeerMissingError(EdgeServeError):
+    """Another program that speeds are to be compared with is not installed, or does not load."""
+
+    def __init__(self, peer: str, package: str, reason: str) -> None:
+        self.peer = peer
+        self.package = package
+        super().__init__(
+            f"{peer} is not here to be compared with ({reason}); install it, which compiles for "
+            f"some minutes: pip install {package} (or leave out --against {peer})"
+        )
+
+
 # --- model files -------------------------------------------------------------------------------
 
 

@@ -8,18 +8,19 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from numbers import Integral, Real
 from types import MappingProxyType
 from typing import Literal, NotRequired, TypedDict, cast
 
 from edgeserve.errors import InvalidRequestError
+from edgeserve.frozen import frozen
 
 MetadataValue = bool | int | float | str | Sequence["MetadataValue"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Metadata:
     """The key-value section of a model file. `offsets` gives each key's byte, for errors."""
 
@@ -27,7 +28,7 @@ class Metadata:
     offsets: Mapping[str, int] = field(default_factory=dict[str, int])
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TensorInfo:
     """A tensor as a model file describes it.
 
@@ -68,7 +69,7 @@ class Message(TypedDict):
 FinishReason = Literal["stop", "length", "abort"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SamplingDefaults:
     """What stands in for sampling fields that a request leaves out, and where it came from."""
 
@@ -170,7 +171,7 @@ def _logit_bias(biases: object) -> Mapping[int, float] | None:
     return MappingProxyType(found)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class SamplingParams:
     """How to choose tokens, and when to stop. None means the model's own default.
 
@@ -249,7 +250,7 @@ class SamplingParams:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ResolvedSampling:
     """SamplingParams after the model's defaults went in: what a sampler reads. top_k 0 is off."""
 
@@ -272,7 +273,7 @@ class ResolvedSampling:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Logprob:
     """One token's natural-log probability under the unmodified logits. rank 1 is the likeliest."""
 
@@ -285,7 +286,7 @@ LogprobsAt = Mapping[int, Logprob]
 """For one position: token id -> Logprob, the chosen token first, then the likeliest."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CompletionOutput:
     """One choice of a request. `logprobs` has one entry per token, when they were asked for."""
 
@@ -299,7 +300,7 @@ class CompletionOutput:
     seed: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Usage:
     """Token counts of a request. `cached_tokens` of the prompt were not computed again."""
 
@@ -312,7 +313,7 @@ class Usage:
         return self.prompt_tokens + self.completion_tokens
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Timings:
     """Milliseconds from submission. `first_token_ms` is TTFT; rates are derived, per second."""
 
@@ -323,7 +324,7 @@ class Timings:
     decode_tokens_per_s: float
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RequestOutput:
     """What a request produced. `.text` is the first choice's.
 
@@ -343,7 +344,7 @@ class RequestOutput:
         return self.outputs[0].text
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TokenChunk:
     """A piece of a stream: new text (maybe empty) and tokens of one choice."""
 

@@ -9,12 +9,13 @@ import os
 import platform
 import shutil
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from importlib import metadata
 from pathlib import Path
 
 from edgeserve.config import Config
 from edgeserve.errors import DownloadError, LibraryError
+from edgeserve.frozen import frozen
 from edgeserve.loader.machine import available_memory, read_bandwidth_bytes_per_s
 from edgeserve.loader.package_index import find_pip
 from edgeserve.loader.processor import (
@@ -46,7 +47,7 @@ _NEEDED = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class KernelSet:
     """`reason` says why it does not run; empty where it does."""
 
@@ -55,7 +56,7 @@ class KernelSet:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Library:
     """The native library. `error` is why it cannot be used; the rest is empty then."""
 
@@ -66,7 +67,7 @@ class Library:
     error: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Folder:
     """The cache folder, and the disk it is or will be on."""
 
@@ -75,7 +76,7 @@ class Folder:
     is_writable: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Missing:
     """A package that is not installed, and what it would be for."""
 
@@ -84,7 +85,7 @@ class Missing:
     is_needed: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Diagnosis:
     """Everything that is reported. `forced` is EDGESERVE_KERNELS."""
 

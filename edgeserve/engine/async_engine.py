@@ -11,18 +11,18 @@ import weakref
 from collections import defaultdict, deque
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
 
 from edgeserve.engine.engine import Engine, Request
 from edgeserve.engine.output import EngineEvent, RequestFailed, RequestProgress
 from edgeserve.errors import ClosedError, EdgeServeError, QueueFullError, StepError
+from edgeserve.frozen import frozen
 from edgeserve.home_process import HomeProcess
 
 Events = asyncio.Queue[EngineEvent]
 """One request's events, in order; the last one is its end."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Listener:
     """Who hears of a request. Without `wants_progress` only of its end."""
 
@@ -31,14 +31,14 @@ class _Listener:
     wants_progress: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Submission:
     request: Request
     arrived: float
     listener: _Listener
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Cancellation:
     request_id: str
 

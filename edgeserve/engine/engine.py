@@ -27,6 +27,7 @@ from edgeserve.errors import (
     NonFiniteLogitsError,
     StepError,
 )
+from edgeserve.frozen import frozen
 from edgeserve.runner.batch import (
     BLOCK_SIZE,
     Batch,
@@ -41,7 +42,7 @@ from edgeserve.text.tokenizer import Tokenizer
 from edgeserve.types import RequestOutput, SamplingDefaults, SamplingParams, Timings, Usage
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EngineLimits:
     """`max_model_len` bounds prompt plus output; the others bound a step.
 
@@ -56,7 +57,7 @@ class EngineLimits:
     prior_s_per_row: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Request:
     """What a client asked. `seed` is always known: the caller's, or one drawn for it."""
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from edgeserve.engine.sequence import Sequence
 from edgeserve.engine.stop_strings import StopStrings
 from edgeserve.errors import EdgeServeError
+from edgeserve.frozen import frozen
 from edgeserve.runner.batch import TokenResult
 from edgeserve.text.detokenizer import IncrementalDetokenizer
 from edgeserve.text.tokenizer import Tokenizer
@@ -19,7 +20,7 @@ from edgeserve.types import (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RequestProgress:
     """New tokens of one choice."""
 
@@ -27,7 +28,7 @@ class RequestProgress:
     chunk: TokenChunk
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RequestFinished:
     """All choices ended."""
 
@@ -35,7 +36,7 @@ class RequestFinished:
     output: RequestOutput
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RequestFailed:
     """The request ended with an error; nobody else's did."""
 

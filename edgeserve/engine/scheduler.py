@@ -7,17 +7,17 @@ and is computed again later: its tokens stay, so its answer does too.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
 
 from edgeserve.cache.kv_cache import KVCache
 from edgeserve.engine.sequence import Sequence
 from edgeserve.errors import OutOfBlocksError
+from edgeserve.frozen import frozen
 
 _MAX_SCORED_ROWS = 32
 """Prompt rows of one sequence that get logits in a step: a row is a megabyte at 262k tokens."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ScheduledRows:
     """`num_tokens` of a sequence from its first uncomputed one; the last rows need logits."""
 
@@ -26,7 +26,7 @@ class ScheduledRows:
     num_logits_rows: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SchedulerOutput:
     rows: tuple[ScheduledRows, ...]
     num_preempted: int = 0

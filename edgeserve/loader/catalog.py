@@ -8,10 +8,11 @@ from __future__ import annotations
 import difflib
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib.resources import files
 from typing import Any
 
+from edgeserve.frozen import frozen
 from edgeserve.types import SamplingDefaults
 
 EMBEDDED_DEFAULT = "smollm2"
@@ -21,7 +22,7 @@ _WORKING_BYTES = 300_000_000  # arena, tokenizer and interpreter beside weights 
 _USUAL_CONTEXT = 4096
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class License:
     """Terms of a checkpoint. With `must_accept` they are shown before anything is fetched."""
 
@@ -31,7 +32,7 @@ class License:
     summary: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CatalogFile:
     """One quantisation of a checkpoint. Several `sources` are parts to be joined in order.
 
@@ -50,7 +51,7 @@ class CatalogFile:
         return self.sha256 is not None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CatalogEntry:
     """A known checkpoint. The first of `files` is the default."""
 
@@ -83,7 +84,7 @@ class CatalogEntry:
         return file.size_bytes + tokens * self.kv_bytes_per_token + _WORKING_BYTES
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Recommendation:
     """From this much available memory on, this model is worth running."""
 
@@ -91,7 +92,7 @@ class Recommendation:
     entry: CatalogEntry
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Catalog:
     """All entries, by name, and the table of recommendations in ascending order."""
 

@@ -10,11 +10,11 @@ import os
 import re
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
 from edgeserve.config import Config
+from edgeserve.frozen import frozen
 from edgeserve.loader.gguf_names import group_parts, is_language_model, quant_of
 
 _PEEK_BYTES = 64 << 10  # the general.* keys stand first
@@ -28,7 +28,7 @@ _GGUF_STRING = 8
 _GGUF_SCALAR_BYTES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FoundModel:
     """A model on this machine. `name` is what to type; `path` its file, or the first of its parts.
 

@@ -12,11 +12,11 @@ import shutil
 import time
 from collections.abc import Callable, Generator, Iterable
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
 from edgeserve.errors import ChecksumError, DiskSpaceError, DownloadError
+from edgeserve.frozen import frozen
 from edgeserve.loader.progress import Progress
 
 _CHUNK_BYTES = 1 << 20
@@ -24,7 +24,7 @@ _MARGIN_BYTES = 64 << 20  # left free on the disk, for everybody else
 _MAX_STRIKES = 4  # attempts in a row that bring no byte nearer to the end
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Expected:
     """What a file must turn out to be. Without `sha256` only the size is checked."""
 
@@ -33,7 +33,7 @@ class Expected:
     sha256: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OpenedBytes:
     """An answer to "from this offset on": where it really starts, and the bytes from there."""
 

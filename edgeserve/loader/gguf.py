@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from edgeserve.errors import (
@@ -21,6 +21,7 @@ from edgeserve.errors import (
     NotGGUFError,
     UnreadableFileError,
 )
+from edgeserve.frozen import frozen
 from edgeserve.loader.file_kinds import SNIFF_BYTES, describe_start
 from edgeserve.loader.header_reader import HeaderReader, shown
 from edgeserve.loader.metadata_section import read_metadata
@@ -34,7 +35,7 @@ _NUM_TENSORS_AT = 8
 _NUM_KEYS_AT = 16
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ModelFile:
     """A model as its file, or its parts in order, describe it.
 
@@ -60,7 +61,7 @@ class ModelFile:
         return sum(tensor.num_bytes for tensor in self.tensors.values())
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Part:
     """One file's header."""
 

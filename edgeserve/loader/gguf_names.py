@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from edgeserve.errors import AmbiguousModelError, ModelNotFoundError
+from edgeserve.frozen import frozen
 
 _PART = re.compile(r"(?P<stem>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf", re.I | re.S)
 _QUANT = re.compile(
@@ -25,7 +25,7 @@ _PREFERENCE = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GGUFGroup:
     """A model as file names: one file, or all parts of a split that are there, in order.
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from edgeserve.config import Config
 from edgeserve.errors import DownloadError, ModelNotFoundError
+from edgeserve.frozen import frozen
 from edgeserve.loader.download import Expected, OpenedBytes, TransferInterrupted
 
 _CHUNK_BYTES = 1 << 20
@@ -22,7 +22,7 @@ _CONTENT_RANGE = re.compile(r"bytes (\d+)-")
 _RETRIED_STATUS = {408, 425, 429, 500, 502, 503, 504}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HubFile:
     """A file of a repository. `sha256` is None for what is not in large-file storage."""
 
@@ -31,7 +31,7 @@ class HubFile:
     sha256: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HubRepo:
     """A repository at one commit, and the GGUF files it holds. `license` is its card's word."""
 

@@ -16,11 +16,11 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
 from edgeserve.errors import AmbiguousModelError, DownloadError, ModelNotFoundError
+from edgeserve.frozen import frozen
 from edgeserve.loader.progress import Progress
 
 _CHUNK_BYTES = 1 << 20
@@ -30,7 +30,7 @@ _RAW_PROGRESS = re.compile(r"Progress (\d+) of (\d+)")
 _RAW_PROGRESS_SINCE = (24, 1)  # pip's `--progress-bar raw`
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WheelMember:
     """A file in an opened wheel, and the sha256 that the wheel's own RECORD gives for it."""
 
@@ -54,7 +54,7 @@ class WheelMember:
             raise _damaged(self.wheel, error) from error
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Pip:
     """How to start pip. `version` is empty where only running it would tell."""
 

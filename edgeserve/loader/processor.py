@@ -9,8 +9,9 @@ import os
 import platform
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+
+from edgeserve.frozen import frozen
 
 _ROOT = Path("/")
 _MACHINES = {"x86_64": "x86-64", "amd64": "x86-64", "aarch64": "64-bit ARM", "arm64": "64-bit ARM"}
@@ -25,7 +26,7 @@ _NEEDED_BY_SET = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Processor:
     """None is what this system does not tell. `limit` is the control group's, in whole cores."""
 
@@ -38,7 +39,7 @@ class Processor:
     limit: int | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HugePages:
     """`setting` is Linux's for memory that asks for large pages, as ours does; None elsewhere."""
 

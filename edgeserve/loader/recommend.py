@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from edgeserve.frozen import frozen
 from edgeserve.loader.catalog import Catalog, CatalogEntry, CatalogFile
 
 _READING_TOKENS_PER_S = 5.0  # slower than people read is no conversation
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Advice:
     """A checkpoint to run here. `tokens_per_s` is an estimate: bandwidth / bytes per token."""
 

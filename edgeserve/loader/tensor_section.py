@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from edgeserve.errors import (
     DimensionCountError,
@@ -22,6 +21,7 @@ from edgeserve.errors import (
     TensorTypeError,
     ZeroDimensionError,
 )
+from edgeserve.frozen import frozen
 from edgeserve.loader.header_reader import HeaderReader, shown
 from edgeserve.loader.metadata_section import read_name
 from edgeserve.loader.tensor_types import REMOVED_TENSOR_TYPES, TENSOR_TYPES, TensorType
@@ -34,7 +34,7 @@ _MAX_COUNT = 2**63 - 1
 _SMALLEST_ENTRY_BYTES = 8 + 1 + 4 + 8 + 4 + 8  # name, number of dims, one dim, type, offset
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Description:
     """A tensor as described. `start` counts from the data section; its field is at `start_at`."""
 

@@ -6,10 +6,11 @@ Numbers and names are GGML's (ggml.h, ggml-common.h). Nothing here knows how a b
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from edgeserve.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TensorType:
     """A format: its number in files, and the elements and bytes of one block.
 

@@ -7,9 +7,9 @@ tensor of the file must have been used: a weight that nothing reads means anothe
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from edgeserve.errors import MissingTensorError, TensorShapeError, UnusedTensorError
+from edgeserve.frozen import frozen
 from edgeserve.plan.hyperparams import HyperParams
 from edgeserve.plan.infer import infer
 from edgeserve.plan.ops import (
@@ -38,7 +38,7 @@ from edgeserve.plan.weights import WeightView
 from edgeserve.types import TensorInfo
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Value:
     """A value of the plan being written; `+` and `*` write operations."""
 

@@ -7,10 +7,11 @@ executor ever asks which family a model belongs to.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from enum import Enum
 from typing import NewType
 
+from edgeserve.frozen import frozen
 from edgeserve.plan.rope import RopeSpec
 from edgeserve.plan.weights import WeightView
 
@@ -25,7 +26,7 @@ class Rows(str, Enum):
     SEQUENCES = "S"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Shape:
     rows: Rows
     width: int
@@ -58,7 +59,7 @@ class Mask(str, Enum):
     NONE = "none"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Embed:
     """out[t] = scale * weight[ids[t]]; rows given as embeddings are taken as they are."""
 
@@ -67,7 +68,7 @@ class Embed:
     scale: float = 1.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RmsNorm:
     """x / sqrt(mean(x^2) + epsilon) * weight, over each run of `group` elements of a row."""
 
@@ -78,7 +79,7 @@ class RmsNorm:
     group: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Linear:
     """out = scale * (x weight^T) + bias. `name` is stable: adapters and shards are found by it."""
 
@@ -92,7 +93,7 @@ class Linear:
     shard: Shard = Shard.NONE
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Rope:
     """Rotates each head of x (heads of `head_size`) by its row's position."""
 
@@ -102,7 +103,7 @@ class Rope:
     spec: RopeSpec
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Attention:
     """softmax(scale * q k^T + mask) v per head, keys and values through cache `cache_id`.
 
@@ -130,7 +131,7 @@ class Attention:
     sinks: WeightView | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GatedActivation:
     """out = f(gate) * up, element by element."""
 
@@ -140,21 +141,21 @@ class GatedActivation:
     kind: Gate
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Add:
     out: ValueId
     a: ValueId
     b: ValueId
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Scale:
     out: ValueId
     x: ValueId
     factor: float
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SoftCap:
     """out = cap * tanh(x / cap)."""
 
@@ -163,7 +164,7 @@ class SoftCap:
     cap: float
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SelectRows:
     """The rows of x that need logits, in batch order: (T, width) to (R, width)."""
 
@@ -208,7 +209,7 @@ class CacheKind(str, Enum):
     RECURRENT = "recurrent"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CacheSpec:
     """One layer's K and V storage; layers that share a cache name the same `cache_id`."""
 
@@ -222,7 +223,7 @@ class CacheSpec:
         return self.num_kv_heads * (self.key_size + self.value_size)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CacheGroup:
     """Caches with one lifetime, so one block table: all full layers, or all of one window."""
 
@@ -234,7 +235,7 @@ class CacheGroup:
         return element_bytes * sum(cache.elements_per_token for cache in self.caches)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PlanInputs:
     """What a batch must bring: ids and/or embeddings, positions, maybe token types."""
 
@@ -244,7 +245,7 @@ class PlanInputs:
     token_types: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Plan:
     """A model as a flat list of operations. `shapes[i]` is value i's; outputs are by name.
 

@@ -7,12 +7,12 @@ Sources: RoFormer (arXiv 2104.09864), YaRN (2309.00071), LongRoPE (2402.13753).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from enum import Enum
 
 import numpy as np
 from numpy.typing import NDArray
 
+from edgeserve.frozen import frozen
 from edgeserve.plan.weights import WeightView
 
 
@@ -23,7 +23,7 @@ class RopeStyle(str, Enum):
     HALVES = "halves"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Yarn:
     """YaRN's interpolation between original and stretched frequencies.
 
@@ -36,7 +36,7 @@ class Yarn:
     beta_slow: float = 1.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RopeSpec:
     """How one layer's queries and keys are rotated.
 

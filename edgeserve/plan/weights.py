@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
+
+from edgeserve.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WeightView:
     """Rows [first_row, first_row + shape[0]) of a tensor in the model file.
 

@@ -7,18 +7,18 @@ group a step; a decode is a group of one row, a prefill chunk a longer one.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from edgeserve.frozen import frozen
 from edgeserve.types import ResolvedSampling
 
 BLOCK_SIZE = 16
 """Tokens in a KV block."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RowGroup:
     """`token_ids` at `first_position`, `first_position` + 1, …, over one table per cache group.
 
@@ -32,7 +32,7 @@ class RowGroup:
     num_logits_rows: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Batch:
     """Row groups, flattened. T rows, G groups, C cache groups, R rows with logits.
 
@@ -77,7 +77,7 @@ class Batch:
         return cls(token_ids, positions, first_row, counts, tables)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ChooseToken:
     """Sample a token from a row of logits.
 
@@ -96,7 +96,7 @@ class ChooseToken:
     num_logprobs: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ScoreToken:
     """Report how likely a row of logits makes a token that is already known."""
 
@@ -104,7 +104,7 @@ class ScoreToken:
     num_logprobs: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TokenResult:
     """A row's token. `logprob` and `rank` are under the unmodified logits; `top` is (id, logprob)
     by likelihood, lowest id first among equals. `finite` is False if the row held NaN or

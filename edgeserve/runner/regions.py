@@ -6,9 +6,9 @@ One region is one barrier in the native core. What the fields mean to it: native
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from enum import IntEnum
 
+from edgeserve.frozen import frozen
 from edgeserve.plan.ops import Attention, Gate, Rows, ValueId
 from edgeserve.plan.rope import RopeSpec
 from edgeserve.plan.weights import WeightView
@@ -29,7 +29,7 @@ class RowOpKind(IntEnum):
     GATE = 9
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RowOp:
     """One operation on a row. `factor` is epsilon for a norm, the cap for a soft cap."""
 
@@ -45,13 +45,13 @@ class RowOp:
     factor: float = 1.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RowsRegion:
     rows: Rows
     ops: tuple[RowOp, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LinearPart:
     """One product and its epilogue. `out` is None where it goes to the cache."""
 
@@ -71,7 +71,7 @@ class LinearPart:
     residual: ValueId | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LinearRegion:
     rows: Rows
     x: ValueId
@@ -80,7 +80,7 @@ class LinearRegion:
     norm_epsilon: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AttentionRegion:
     op: Attention
 
@@ -114,7 +114,7 @@ def writes(region: Region) -> Iterator[ValueId]:
             yield region.op.out
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LoweredPlan:
     """Regions in order. `widths` gives each value's; `logits` is the value that is sampled."""
 

@@ -7,11 +7,11 @@ tokens, and which is BOS, is told to it. Must not import one.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import cast
 
 from edgeserve.errors import InvalidRequestError, TemplateError, TemplateLimitError
+from edgeserve.frozen import frozen
 from edgeserve.text.control_guard import ControlTexts, Disguise, strings_in
 from edgeserve.text.template_messages import (
     Chat,
@@ -35,7 +35,7 @@ _CONTINUES_HERE = "EDGESERVE_CONTINUES_HERE "
 """Marks where the final message ends; its trailing space shows whether the template trims."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RenderedPrompt:
     """A rendered conversation.
 

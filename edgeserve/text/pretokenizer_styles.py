@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
+from edgeserve.frozen import frozen
 from edgeserve.text.unicode_classes import NUMBER
 
 Span = tuple[int, int]
@@ -17,7 +17,7 @@ Rule = str | Callable[[str, Sequence[Span]], list[Span]]
 """A pattern whose matches, and what lies between them, become pieces; or a function that cuts."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PreTokenizerStyle:
     """What a `tokenizer.ggml.pre` name stands for: its rules, and the habits that go with them.
 

@@ -6,9 +6,9 @@ Longest tokens first, each from the left, as the reference does it: not leftmost
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import NamedTuple
 
+from edgeserve.frozen import frozen
 from edgeserve.text.stop_tokens import CONTROL, UNKNOWN, USER_DEFINED
 from edgeserve.text.vocabulary import Vocabulary
 
@@ -28,7 +28,7 @@ class _Special(NamedTuple):
     strips_right: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Match:
     """What a token takes of a text: [start, end), white space it swallows included."""
 

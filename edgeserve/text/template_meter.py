@@ -17,11 +17,11 @@ from collections.abc import (
     Sized,
     ValuesView,
 )
-from dataclasses import dataclass
 from itertools import chain
 from typing import TypeVar, cast
 
 from edgeserve.errors import TemplateLimitError
+from edgeserve.frozen import frozen
 
 T = TypeVar("T")
 
@@ -33,7 +33,7 @@ _MAX_INT_BITS = 1 << 13
 _LARGE_BYTES = 1 << 14
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Clocks:
     """Where a template's time comes from, in seconds: what passes, and what this thread works.
 
@@ -45,7 +45,7 @@ class Clocks:
     working: Callable[[], float] = time.thread_time
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TemplateLimits:
     """Bounds of one render: seconds of work, characters out, and in one value, bytes alive.
 

@@ -7,15 +7,15 @@ are many. Knows messages only.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from edgeserve.frozen import frozen
 from edgeserve.text.template_messages import Chat
 
 _NEEDLE = "edgeserve_needle"
 _CALL_ID = "abcdefghi"  # nine letters and digits, which some templates insist on
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Probe:
     """A conversation for a role, whether its rendering is right, and what a refusal means."""
 

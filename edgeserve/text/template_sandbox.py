@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import string
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
-from dataclasses import dataclass
 from datetime import datetime
 from types import BuiltinMethodType, CodeType, GeneratorType, MethodType
 from typing import Any, cast
@@ -34,6 +33,7 @@ from edgeserve.errors import (
     TemplateRefusedError,
     TemplateSyntaxError,
 )
+from edgeserve.frozen import frozen
 from edgeserve.text.control_guard import Disguise
 from edgeserve.text.template_filters import Function, TemplateFilters, find_key
 from edgeserve.text.template_meter import Meter
@@ -50,7 +50,7 @@ _DICT_NAMES = frozenset(dir(dict))
 _MAX_TIME_FORMAT = 1000
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CompiledTemplate:
     """A template's byte code, and the texts that it holds literally."""
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+from edgeserve.frozen import frozen
 from edgeserve.text.stop_tokens import (
     BYTE,
     CONTROL,
@@ -32,7 +32,7 @@ _NAMED = NAMED_TEXTS.union(_STRIPPING)
 _LEGACY_ROLE_KEYS = {"fim_pre": "prefix", "fim_suf": "suffix", "fim_mid": "middle"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class VocabularyDefaults:
     """What a kind of vocabulary means where its file is silent; ids past its end mean none."""
 
@@ -43,7 +43,7 @@ class VocabularyDefaults:
     adds_space_prefix: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Vocabulary:
     """Tokens by id. `kinds` has a byte of bits per token (stop_tokens.py). Tokens among
     `left_strip_ids` and `right_strip_ids` swallow the white space before and after them."""
