@@ -7,13 +7,13 @@ a status that is not ok becomes a typed error.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from edgeserve.binding.library import CData, NativeLibrary, load_library
 from edgeserve.errors import AbortedError, LibraryError, OutOfMemoryError
+from edgeserve.frozen import frozen
 
 Fields = Mapping[str, int | float]
 """A C struct's members by name; the rest are -1 for indices, see `_filled`."""
@@ -78,7 +78,7 @@ class NativeWeight:
             self.handle = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PlanArrays:
     """A lowered plan as C has it: rows of struct members; see native/include/edgeserve.h."""
 
@@ -257,7 +257,7 @@ class NativeExecutor:
         return c_plan
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SampleRow:
     """es_sample_row: members by name, and the arrays it points at."""
 
@@ -267,7 +267,7 @@ class SampleRow:
     banned: Sequence[int] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Sampled:
     """es_sampled, with the likeliest tokens as (id, logprob)."""
 

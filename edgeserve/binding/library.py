@@ -5,11 +5,11 @@ from __future__ import annotations
 import importlib
 import importlib.util
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, Protocol, cast
 
 from edgeserve.errors import LibraryError
+from edgeserve.frozen import frozen
 
 _LIBRARY = "edgeserve.binding.libedgeserve"
 _CDEF = "edgeserve.binding._edgeserve_cdef"
@@ -111,7 +111,7 @@ class NativeFunctions(Protocol):
     def es_kernel_set(self, index: int, runs: CData) -> CData: ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class QuantType:
     """A quant type that the library can widen. Plain floats are blocks of one element."""
 
@@ -121,7 +121,7 @@ class QuantType:
     block_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NativeLibrary:
     """The loaded library, the cffi object that makes its arguments, and its quant types by name."""
 
