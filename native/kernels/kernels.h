@@ -24,6 +24,8 @@ enum {
     ES_KV_BLOCK = 16,  // tokens of a KV block
     ES_KV_CHUNK = 128, // tokens of an attention partial, at absolute positions
     ES_HEAD_MAX = 256, // the largest K or V head size
+    ES_FLOAT_RUN = 16, // products of float weights that add up before others join them
+    ES_FLOAT_GROUP = 128,
 };
 
 // What a matmul reads for one batch of rows. Strides are elements; rows of x and q
@@ -78,7 +80,8 @@ typedef struct {
     //  Q256: per block, in k order:  F = fma(d * da, (float)I, F), I = sum of w * q * scale;
     //        then, for types with minimums,  F = fma(-(dmin * da), (float)N, F),
     //        N = sum of min * (sum of q).
-    //  F32:  F = fma(w, x, F), k in order.
+    //  F32:  f = fma(w, x, f) over a run of 16 elements, from 0; group = group + f over the runs of
+    //        128 elements, from 0; F = F + group. All in k order; the last ones may be shorter.
     // It starts from F = 0.
     void (*matmul)(const es_weight *weight, int64_t panel, int64_t n_panels, const es_activation *a,
                    int64_t n_rows, float *out, int64_t ld);
@@ -134,6 +137,10 @@ typedef struct {
 
     // sum of exp(x - shift), 16 lanes and the tree.
     float (*sum_exp)(const float *x, int64_t n, float shift);
+
+    // For measuring: multiplies and adds int8 as fast as the set can, without reading memory, and
+    // returns how many operations that were.
+    int64_t (*int8_peak)(int64_t n_rounds);
 } es_kernels;
 
 // NULL where this build has no such set, or this processor cannot run it.

@@ -61,13 +61,34 @@ static int has_min(es_type type) {
            type == ES_TYPE_Q4_K || type == ES_TYPE_Q5_K;
 }
 
-// F = fma(w, x, F)
-static void element(es_type type, const uint8_t *bytes, int64_t k, int lane, const target *t) {
+static float float_weight(es_type type, const es_lane_layout *layout, const uint8_t *panel,
+                          int64_t k, int lane) {
+    uint8_t bytes[ES_LANE_MAX];
     float w;
-    es_dequantize(type, bytes, type == ES_TYPE_F32 ? 4 : 2, 1, &w);
+    es_panel_block_unpack(layout, panel + k * layout->block_bytes * ES_LANES, lane, bytes);
+    es_dequantize(type, bytes, layout->block_bytes, 1, &w);
+    return w;
+}
+
+// f = fma(w, x, f) over a run; group += f over the runs of a group; F += group.
+static void float_lane(const es_weight *weight, const es_lane_layout *layout, const uint8_t *panel,
+                       int lane, const target *t) {
     for (int64_t r = 0; r < t->n_rows; r++) {
-        float *f = t->out + r * t->ld + lane;
-        *f = scalar_fma(w, t->a->x[r * t->a->stride_x + k], *f);
+        const float *x = t->a->x + r * t->a->stride_x;
+        float F = 0, group = 0, f = 0;
+        for (int64_t k = 0; k < weight->n_cols; k++) {
+            f = scalar_fma(float_weight(weight->type, layout, panel, k, lane), x[k], f);
+            const int is_last = k + 1 == weight->n_cols;
+            if ((k + 1) % ES_FLOAT_RUN == 0 || is_last) {
+                group += f;
+                f = 0;
+            }
+            if ((k + 1) % ES_FLOAT_GROUP == 0 || is_last) {
+                F += group;
+                group = 0;
+            }
+        }
+        t->out[r * t->ld + lane] = F;
     }
 }
 
@@ -77,10 +98,6 @@ static void panel_block(const es_weight *weight, const es_lane_layout *layout, c
     for (int lane = 0; lane < ES_LANES; lane++) {
         es_block_integers integers;
         es_panel_block_unpack(layout, at, lane, block);
-        if (layout->block_elements == 1) {
-            element(weight->type, block, b, lane, t);
-            continue;
-        }
         es_block_integers_read(weight->type, block, &integers);
         if (layout->block_elements == 32) {
             block_32(&integers, has_min(weight->type), b, lane, t);
@@ -100,6 +117,12 @@ void es_matmul_ref(const es_weight *weight, int64_t panel, int64_t n_panels, con
             memset(t.out + r * ld, 0, ES_LANES * sizeof *out);
         }
         const uint8_t *at = weight->data + (panel + p) * weight->panel_bytes;
+        if (layout->block_elements == 1) {
+            for (int lane = 0; lane < ES_LANES; lane++) {
+                float_lane(weight, layout, at, lane, &t);
+            }
+            continue;
+        }
         for (int64_t b = 0; b < n_blocks; b++) {
             panel_block(weight, layout, at, b, &t);
             at += (int64_t)layout->block_bytes * ES_LANES;
