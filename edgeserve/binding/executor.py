@@ -150,6 +150,14 @@ class NativeExecutor:
         batch.table_stride = block_tables.shape[2]
         check(self._library, self._functions.es_step(self._handle, batch), "a step")
 
+    def profile_into(self, nanoseconds: NDArray[np.uint64] | None) -> None:
+        """From the next step on, adds each region's time, and last what comes before them."""
+        self._profile = nanoseconds  # C writes to it
+        null = nanoseconds is None
+        into = self._ffi.NULL if null else self._ffi.from_buffer("uint64_t[]", nanoseconds, True)
+        status = self._functions.es_profile(self._handle, into, 0 if null else len(nanoseconds))
+        check(self._library, status, "profiling")
+
     def abort(self, raised: bool) -> None:
         """Makes the running step, and those after it, end early; or no longer."""
         self._functions.es_abort(self._handle, int(raised))

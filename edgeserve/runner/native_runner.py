@@ -22,6 +22,7 @@ from edgeserve.plan.rope import RopeSpec, RopeStyle, rope_frequencies
 from edgeserve.plan.weights import WeightView
 from edgeserve.runner.batch import BLOCK_SIZE, Batch, ChooseToken, ScoreToken, TokenResult
 from edgeserve.runner.lower import lower
+from edgeserve.runner.region_costs import RegionCost, region_costs
 from edgeserve.runner.regions import (
     AttentionRegion,
     LinearPart,
@@ -58,6 +59,7 @@ class NativeRunner:
         self._home = HomeProcess()
         arrays = _PlanWriter(plan, source, fuse, max_rows, num_threads)
         self._weights = arrays.weights
+        self._lowered, self._weight_index = arrays.lowered, arrays.weight_index
         try:
             self._executor = NativeExecutor(
                 arrays.finish(), num_threads=num_threads, num_blocks=num_blocks, kernels=kernels
@@ -87,6 +89,18 @@ class NativeRunner:
     @property
     def weight_bytes(self) -> int:
         return sum(weight.num_bytes for weight in self._weights)
+
+    def region_costs(self) -> list[RegionCost]:
+        """What each region of a step is called, and what it has to read and to multiply."""
+        sizes = {view: self._weights[i].num_bytes for view, i in self._weight_index.items()}
+        token_bytes = [
+            self.block_bytes(group) / BLOCK_SIZE for group in range(len(self.cache_groups))
+        ]
+        return list(region_costs(self._lowered, self.cache_groups, sizes, token_bytes))
+
+    def profile_into(self, nanoseconds: NDArray[np.uint64] | None) -> None:
+        """Steps add each region's time, and last what comes before the first, until None."""
+        self._executor.profile_into(nanoseconds)
 
     def block_bytes(self, cache_group: int) -> int:
         return self._executor.block_bytes(cache_group)
@@ -176,9 +190,9 @@ class _PlanWriter:
     ) -> None:
         self._plan = plan
         self._source = source
-        self._lowered: LoweredPlan = lower(plan, fuse=fuse)
+        self.lowered: LoweredPlan = lower(plan, fuse=fuse)
         self._max_rows = max_rows
-        self._slot_of, self._slot_widths = self._lowered.slots()
+        self._slot_of, self._slot_widths = self.lowered.slots()
         self._cache_index = {
             cache.cache_id: index
             for index, (_, cache) in enumerate(
@@ -189,7 +203,7 @@ class _PlanWriter:
         self._vector_data: list[NDArray[np.float32]] = []
         self._ropes: dict[RopeSpec, int] = {}
         self._rope_data: list[tuple[NDArray[np.float64], bool, float]] = []
-        self._weight_index: dict[WeightView, int] = {}
+        self.weight_index: dict[WeightView, int] = {}
         self.weights: list[NativeWeight] = []
         self._regions: list[Fields] = []
         self._row_ops: list[Fields] = []
@@ -225,14 +239,14 @@ class _PlanWriter:
             ropes=self._rope_data,
             weights=self.weights,
             num_cache_groups=len(self._plan.cache_groups),
-            logits=self._slot_of[self._lowered.logits],
+            logits=self._slot_of[self.lowered.logits],
             vocab_size=self._plan.vocab_size,
             max_rows=self._max_rows,
             max_position=self._plan.max_position,
         )
 
     def _write_regions(self) -> None:
-        for region in self._lowered.regions:
+        for region in self.lowered.regions:
             match region:
                 case RowsRegion():
                     self._append(0, self._row_ops, map(self._row_op, region.ops), region.rows)
@@ -350,11 +364,11 @@ class _PlanWriter:
         return self._ropes[spec]
 
     def _weight(self, view: WeightView) -> int:
-        if view not in self._weight_index:
+        if view not in self.weight_index:
             num_rows, num_cols = view.shape
-            self._weight_index[view] = len(self.weights)
+            self.weight_index[view] = len(self.weights)
             self.weights.append(NativeWeight(view.quant_type, num_rows, num_cols))
-        return self._weight_index[view]
+        return self.weight_index[view]
 
     def _fill_weights(self, num_threads: int) -> None:
         """Reads and repacks all weights, in pieces, on all threads."""
@@ -362,14 +376,14 @@ class _PlanWriter:
         def fill(piece: tuple[WeightView, int, int]) -> None:
             view, first, count = piece
             data = self._source.read(view.tensor, view.first_row + first, count)
-            self.weights[self._weight_index[view]].fill(first, count, data)
+            self.weights[self.weight_index[view]].fill(first, count, data)
 
         with ThreadPoolExecutor(num_threads) as pool:
             for _ in pool.map(fill, self._pieces()):
                 pass
 
     def _pieces(self) -> Iterable[tuple[WeightView, int, int]]:
-        for view, index in self._weight_index.items():
+        for view, index in self.weight_index.items():
             num_rows = view.shape[0]
             row_bytes = max(1, self.weights[index].num_bytes // num_rows)
             step = max(BLOCK_SIZE, _FILL_BYTES // row_bytes // BLOCK_SIZE * BLOCK_SIZE)

@@ -250,6 +250,11 @@ typedef struct es_batch {
 // exist; ES_ERR_ABORTED as soon as the flag is seen between regions.
 ES_API es_status es_step(es_executor *executor, const es_batch *batch);
 
+// Where steps spend their time: from the next step on, every region's nanoseconds are added to
+// nanoseconds[region], and what comes before the first region to nanoseconds[n_regions]. The array
+// is the caller's, n = n_regions + 1; it stays until another, or null, which ends it, is given.
+ES_API es_status es_profile(es_executor *executor, uint64_t *nanoseconds, int32_t n);
+
 // Raises or lowers the abort flag; from any thread.
 ES_API void es_abort(es_executor *executor, int32_t raised);
 
@@ -329,5 +334,15 @@ ES_API int32_t es_n_cores(void);
 // Number `index` of the kernel sets there are, best first; null past the last.
 // `*runs` is 1 if this build has it and this processor can run it.
 ES_API const char *es_kernel_set(int32_t index, int32_t *runs);
+
+// What speeds are measured against: how fast n_threads threads read memory, and multiply int8 with
+// the instructions of a kernel set (null: the best). The memory, n_bytes of it, is taken at
+// creation and should be more than caches hold.
+typedef struct es_meter es_meter;
+ES_API es_status es_meter_create(const char *kernels, int32_t n_threads, int64_t n_bytes,
+                                 es_meter **out);
+ES_API void es_meter_free(es_meter *meter);
+ES_API double es_meter_read(es_meter *meter); // bytes a second, of one pass over the memory
+ES_API double es_meter_int8(es_meter *meter); // operations a second: a product and its sum are two
 
 #endif

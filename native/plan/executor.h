@@ -73,6 +73,7 @@ struct es_executor {
     int32_t *block_of_row; // (n_cache_groups, max_rows)
     int32_t *logits_rows;  // (max_rows,) the T row of each R row
     int64_t region_serial;
+    uint64_t *profile; // the caller's, (n_regions + 1,), or NULL: es_profile
     atomic_int aborted;
 };
 

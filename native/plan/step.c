@@ -93,10 +93,31 @@ static void run_region(es_executor *executor, const es_region *region) {
     }
 }
 
+// Adds the time since `since` to `part` of the profile, if there is one.
+static void note(const es_executor *executor, int32_t part, uint64_t *since) {
+    if (executor->profile != NULL) {
+        const uint64_t now = es_os_nanoseconds();
+        executor->profile[part] += now - *since;
+        *since = now;
+    }
+}
+
+es_status es_profile(es_executor *executor, uint64_t *nanoseconds, int32_t n) {
+    if (executor == NULL) {
+        return ES_ERR_NULL;
+    }
+    if (nanoseconds != NULL && n != executor->plan.n_regions + 1) {
+        return ES_ERR_LENGTH;
+    }
+    executor->profile = nanoseconds;
+    return ES_OK;
+}
+
 es_status es_step(es_executor *executor, const es_batch *batch) {
     if (executor == NULL) {
         return ES_ERR_NULL;
     }
+    uint64_t since = executor->profile != NULL ? es_os_nanoseconds() : 0;
     es_status status = check(executor, batch);
     if (status != ES_OK) {
         return status;
@@ -104,11 +125,13 @@ es_status es_step(es_executor *executor, const es_batch *batch) {
     const uint64_t control = es_os_float_control_begin();
     lay_out(executor, batch);
     es_fill_rope_tables(executor);
+    note(executor, executor->plan.n_regions, &since);
     for (int32_t i = 0; i < executor->plan.n_regions && status == ES_OK; i++) {
         if (atomic_load_explicit(&executor->aborted, memory_order_relaxed)) {
             status = ES_ERR_ABORTED;
         } else {
             run_region(executor, &executor->plan.regions[i]);
+            note(executor, i, &since);
         }
     }
     executor->batch = NULL; // it belongs to the caller, who may free it now

@@ -30,6 +30,7 @@ static const es_kernels table = {
     .attention_finish = attention_finish,
     .argmax = argmax,
     .sum_exp = sum_exp,
+    .int8_peak = int8_peak,
 };
 
 #endif

@@ -1,6 +1,7 @@
 // The kernel set `ref`: plain C, for every processor, and the oracle of the other sets.
-#include "kernels/ref/simd.h"
+#include "kernels/ref/peak.h"
 
+#include "kernels/generic/peak.h"
 #include "kernels/generic/table.h"
 
 const es_kernels *es_kernels_ref(void) { return &table; }

@@ -1,0 +1,18 @@
+// How NEON multiplies int8: a dot product of four for each of a register's lanes.
+#ifndef ES_KERNELS_NEON_PEAK_H
+#define ES_KERNELS_NEON_PEAK_H
+
+#include "kernels/neon/dot.h"
+
+enum { PEAK_CHAINS = 5 }; // of four registers
+
+SIMD int32x4_t quarter_peak(int32x4_t total, uint8x16_t w, uint8x16_t q) {
+    return vdotq_s32(total, vreinterpretq_s8_u8(w), vreinterpretq_s8_u8(q));
+}
+
+SIMD i32x16 peak_dot(i32x16 total, line w, line q) {
+    return (i32x16){quarter_peak(total.a, w.a, q.a), quarter_peak(total.b, w.b, q.b),
+                    quarter_peak(total.c, w.c, q.c), quarter_peak(total.d, w.d, q.d)};
+}
+
+#endif
