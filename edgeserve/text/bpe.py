@@ -103,13 +103,13 @@ def _read_merges(fields: TokenizerFields) -> list[tuple[str, str]]:
         if fields.text("pre") == "kimi-k2":  # its first files came without, and the reference copes
             return []
         raise fields.error("merges", "is missing, and a byte-pair vocabulary needs it")
-    pairs: list[tuple[str, str]] = []
-    for index, merge in enumerate(merges):
-        space = merge.find(" ", 1)  # the first part may itself begin with a space
-        if space < 0:
-            raise fields.error("merges", f"merge {index}, {merge!r}, is not two parts and a space")
-        pairs.append((merge[:space], merge[space + 1 :]))
-    return list(dict.fromkeys(pairs))  # of two equal merges the first counts
+    distinct = dict.fromkeys(merges)  # of two equal merges the first counts
+    # The first part may itself begin with a space.
+    pairs = [(m[:at], m[at + 1 :]) for m in distinct if (at := m.find(" ", 1)) > 0]
+    if len(pairs) < len(distinct):
+        index, merge = next((i, m) for i, m in enumerate(merges) if " " not in m[1:])
+        raise fields.error("merges", f"merge {index}, {merge!r}, is not two parts and a space")
+    return pairs
 
 
 def _merge_error(

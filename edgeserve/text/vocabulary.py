@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from itertools import compress
 
 from edgeserve.frozen import frozen
 from edgeserve.text.stop_tokens import (
@@ -70,9 +71,9 @@ def read_vocabulary(metadata: Metadata, defaults: VocabularyDefaults) -> Vocabul
     """The vocabulary of a model file. Raises TokenizerError naming the field that is wrong."""
     fields = TokenizerFields(metadata)
     tokens = _read_tokens(fields)
-    _check_distinct(fields, tokens)
     # Only these: a dict of a quarter of a million texts costs as much as all the rest.
-    ids = {token: index for index, token in enumerate(tokens) if token in _NAMED}
+    named = list(compress(range(len(tokens)), map(_NAMED.__contains__, tokens)))
+    ids = {tokens[index]: index for index in named}
     kinds = _read_kinds(fields, tokens)
     bos_id = _special_id(fields, "bos", len(tokens), defaults.bos_id)
     roles = _read_roles(fields, len(tokens), defaults.eos_id)
@@ -105,17 +106,16 @@ def _read_tokens(fields: TokenizerFields) -> Sequence[str]:
         raise fields.error("tokens", "is missing: the file holds no vocabulary")
     if not tokens:
         raise fields.error("tokens", "is empty: the file holds no vocabulary")
-    if "" in tokens:
-        return [token or f"[EMPTY_{index}]" for index, token in enumerate(tokens)]
-    return tokens
-
-
-def _check_distinct(fields: TokenizerFields, tokens: Sequence[str]) -> None:
-    if len(set(tokens)) < len(tokens):
+    distinct = set(tokens)
+    if "" in distinct:
+        tokens = [token or f"[EMPTY_{index}]" for index, token in enumerate(tokens)]
+        distinct = set(tokens)
+    if len(distinct) < len(tokens):
         first: dict[str, int] = {}
         index = next(i for i, token in enumerate(tokens) if first.setdefault(token, i) != i)
         token = tokens[index]
         raise fields.error("tokens", f"{token!r} is both token {first[token]} and token {index}")
+    return tokens
 
 
 def _read_kinds(fields: TokenizerFields, tokens: Sequence[str]) -> bytearray:
