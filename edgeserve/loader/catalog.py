@@ -5,11 +5,10 @@ Reads models/catalog.toml and nothing else; downloads nothing and knows no cache
 
 from __future__ import annotations
 
-import difflib
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from edgeserve.frozen import frozen
@@ -18,6 +17,7 @@ from edgeserve.types import SamplingDefaults
 EMBEDDED_DEFAULT = "smollm2"
 """The entry that needs only the package index, and proves an installation."""
 
+_CATALOG = Path(__file__).parents[1] / "models" / "catalog.toml"
 _WORKING_BYTES = 300_000_000  # arena, tokenizer and interpreter beside weights and KV cache
 _USUAL_CONTEXT = 4096
 
@@ -109,6 +109,8 @@ class Catalog:
 
     def closest(self, name: str) -> tuple[str, ...]:
         """Names like this one, likeliest first; at most three."""
+        import difflib  # for a mistyped name only
+
         owners = {alias: e.name for e in self.entries for alias in (e.name, *e.aliases)}
         near = difflib.get_close_matches(name.lower(), owners, n=6, cutoff=0.6)
         return tuple(dict.fromkeys(owners[alias] for alias in near))[:3]
@@ -132,9 +134,7 @@ class Catalog:
 
 def load_catalog() -> Catalog:
     """The catalogue that ships with the package."""
-    return parse_catalog(
-        (files("edgeserve") / "models" / "catalog.toml").read_text(encoding="utf-8")
-    )
+    return parse_catalog(_CATALOG.read_text(encoding="utf-8"))
 
 
 def parse_catalog(text: str) -> Catalog:

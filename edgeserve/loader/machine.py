@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import sys
 import threading
 import time
@@ -104,6 +103,8 @@ def _text(path: Path) -> str:
 
 
 def _macos_available_bytes() -> int | None:
+    import subprocess  # which starting on other systems does not need
+
     try:
         done = subprocess.run(
             ["/usr/bin/vm_stat"], capture_output=True, text=True, timeout=5, check=True

@@ -24,8 +24,6 @@ from edgeserve.frozen import frozen
 from edgeserve.loader.progress import Progress
 
 _CHUNK_BYTES = 1 << 20
-_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
-_VERSION = re.compile(r"[A-Za-z0-9.+!_-]+")
 _RAW_PROGRESS = re.compile(r"Progress (\d+) of (\d+)")
 _RAW_PROGRESS_SINCE = (24, 1)  # pip's `--progress-bar raw`
 
@@ -65,16 +63,6 @@ class Pip:
     def tells_bytes(self) -> bool:
         numbers = tuple(int(n) for n in re.findall(r"\d+", self.version)[:2])
         return numbers >= _RAW_PROGRESS_SINCE
-
-
-def is_valid_name(dist: str) -> bool:
-    """Whether `dist` can be a distribution's name."""
-    return _NAME.fullmatch(dist) is not None
-
-
-def is_valid_version(version: str) -> bool:
-    """Whether `version` can stand after `==`."""
-    return _VERSION.fullmatch(version) is not None
 
 
 def download_wheel(dist: str, version: str | None, folder: Path, progress: Progress) -> Path:

@@ -12,10 +12,11 @@ from pathlib import Path
 from edgeserve.errors import ModelNotFoundError, ModelSourceError
 from edgeserve.frozen import frozen
 from edgeserve.loader.catalog import Catalog, CatalogEntry
-from edgeserve.loader.package_index import is_valid_name, is_valid_version
 
 _HUB_REPO = re.compile(r"[A-Za-z0-9_.-]+/[A-Za-z0-9_.-]+")
 _HUB_URL = re.compile(r"https?://(?:www\.)?(?:huggingface\.co|hf\.co)/([^/]+/[^/?#]+)(?:/.*)?")
+_DISTRIBUTION = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
+_VERSION = re.compile(r"[A-Za-z0-9.+!_-]+")
 _DRIVE = re.compile(r"[A-Za-z]:[\\/]")
 KEEPERS = ("ollama", "lmstudio", "llamacpp")
 """Prefixes for models that other programs keep; the names are those that `list` prints."""
@@ -145,7 +146,7 @@ def _hub_source(text: str, rest: str) -> HubSource:
 def _package_source(text: str, rest: str) -> PackageSource:
     requirement, _, member = rest.partition(":")
     dist, equals, version = requirement.partition("==")
-    if not is_valid_name(dist) or (equals and not is_valid_version(version)):
+    if not _DISTRIBUTION.fullmatch(dist) or (equals and not _VERSION.fullmatch(version)):
         raise ModelSourceError(
             text, "expected pypi:distribution, or with ==version, or with :path/in/wheel.gguf"
         )
