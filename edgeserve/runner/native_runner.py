@@ -21,6 +21,7 @@ from edgeserve.plan.ops import CacheGroup, Gate, Plan, Rows
 from edgeserve.plan.rope import RopeSpec, RopeStyle, rope_frequencies
 from edgeserve.plan.weights import WeightView
 from edgeserve.runner.batch import BLOCK_SIZE, Batch, ChooseToken, ScoreToken, TokenResult
+from edgeserve.runner.interruptible import run_interruptibly
 from edgeserve.runner.lower import lower
 from edgeserve.runner.region_costs import RegionCost, region_costs
 from edgeserve.runner.regions import (
@@ -36,6 +37,8 @@ from edgeserve.runner.runner import TensorSource
 _GATES = {Gate.SILU: 0, Gate.GELU_TANH: 1, Gate.RELU_SQUARED: 2}
 _ROWS = {Rows.TOKENS: 0, Rows.LOGITS: 1}
 _NONE = -1
+_LONG_STEP_ROWS = 16
+"""From so many on, a step is worth interrupting in its middle."""
 _FILL_BYTES = 1 << 22
 """Bytes of a tensor that one thread reads and repacks at a time."""
 
@@ -107,14 +110,25 @@ class NativeRunner:
 
     def execute(self, batch: Batch) -> None:
         self._home.require()  # its threads would be waited for forever
-        self._executor.step(
-            batch.token_ids,
-            batch.positions,
-            batch.first_row,
-            batch.num_logits_rows,
-            batch.block_tables,
-            batch.embeddings,
-        )
+
+        def step() -> None:
+            self._executor.step(
+                batch.token_ids,
+                batch.positions,
+                batch.first_row,
+                batch.num_logits_rows,
+                batch.block_tables,
+                batch.embeddings,
+            )
+
+        if len(batch.token_ids) < _LONG_STEP_ROWS:
+            step()
+            return
+        try:
+            run_interruptibly(step, lambda: self.abort(True))
+        except KeyboardInterrupt:
+            self.abort(False)
+            raise
 
     def abort(self, raised: bool) -> None:
         """Makes the running step end with AbortedError; from any thread."""
