@@ -18,12 +18,14 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from speed import Contestant, Ours, Theirs
-
+from edgeserve.bench.contestant import Contestant, open_native
+from edgeserve.bench.llama_cpp import LlamaCpp, load_llama_cpp
+from edgeserve.bench.workload import Kind, Measure
+from edgeserve.loader.gguf import read_gguf
+from edgeserve.models import build_plan
 from edgeserve.runner.native_runner import num_cores
 
-DEPTH = 128
-CONTEXT = 2048
+TOKEN = Measure(Kind.DECODE, num_tokens=1, depth=128)
 WANTED_MEDIAN, WANTED_WORST = 0.40, 0.33
 _SPIN = """
 import os, sys
@@ -63,8 +65,9 @@ def decode_rate(who: Contestant, seconds: float) -> float:
     """Tokens a second, over at least one token and about `seconds`."""
     started = time.perf_counter()
     num_tokens, elapsed = 0, 0.0
-    while elapsed < seconds and DEPTH + num_tokens < CONTEXT:
-        who.feed([11 + num_tokens % 1000], DEPTH + num_tokens)
+    while elapsed < seconds:
+        who.prepare(TOKEN)
+        who.run(TOKEN)
         num_tokens += 1
         elapsed = time.perf_counter() - started
     return num_tokens / elapsed
@@ -73,12 +76,13 @@ def decode_rate(who: Contestant, seconds: float) -> float:
 def measure(path: Path, rounds: int, seconds: float) -> bool:
     """Prints what each contestant keeps; whether ours keeps enough."""
     threads, cores = num_cores(), usable_cores()
+    file = read_gguf(path)
+    plan = build_plan(file.metadata, file.tensors)
     who: list[Contestant] = [
-        Ours(path, CONTEXT, threads, DEPTH),
-        Theirs(path, CONTEXT, threads, DEPTH, repack=True),
+        open_native(file, plan, [TOKEN], threads),
+        LlamaCpp(load_llama_cpp(), path, [TOKEN], threads, repack=True),
     ]
     for one in who:
-        one.feed([11 + i % 1000 for i in range(DEPTH)], 0)
         decode_rate(one, seconds / 2)  # warms caches and clocks
     ratios: list[list[float]] = [[] for _ in who]
     idle_rates: list[list[float]] = [[] for _ in who]
