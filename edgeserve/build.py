@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +23,6 @@ from edgeserve.models import build_plan
 from edgeserve.plan.ops import Linear, Plan
 from edgeserve.runner.batch import BLOCK_SIZE
 from edgeserve.runner.native_runner import NativeRunner, num_cores
-from edgeserve.runner.oracle_runner import OracleRunner
 from edgeserve.runner.runner import Runner
 from edgeserve.text.chat_template import ChatTemplate
 from edgeserve.text.tokenizer import Tokenizer, build_tokenizer
@@ -114,23 +114,37 @@ def load_model(
         source, config, progress=progress or SilentProgress(), license_gate=license_gate
     )
     file = read_gguf(resolved.path)
-    tokenizer = build_tokenizer(file.metadata)
     plan = build_plan(file.metadata, file.tensors, max_model_len=options.max_model_len)
     defaults = sampling_defaults(file.metadata, resolved.entry)
-    template = _template(file.metadata, tokenizer, options.chat_template)
     limits, num_blocks = _size(plan, options)
-    with TensorReader(file) as tensors:
-        runner = _runner(plan, tensors, num_blocks, options, config)
+    with TensorReader(file) as tensors, ThreadPoolExecutor(1, "edgeserve-load") as thread:
+        # Weights are read and repacked in C while Python makes the tokenizer and the template.
+        loading = thread.submit(_runner, plan, tensors, num_blocks, options, config)
+        try:
+            tokenizer = build_tokenizer(file.metadata)
+            template = _template(file.metadata, tokenizer, options.chat_template)
+            runner = loading.result()
+        except BaseException:
+            tensors.cancel()
+            _close_once_made(loading)
+            raise
     engine = Engine(runner, tokenizer, limits, defaults, clock)
     return LoadedModel(
         source, resolved.path, file.metadata, plan, engine, tokenizer, template, defaults
     )
 
 
+def _close_once_made(loading: Future[Runner]) -> None:
+    if loading.exception() is None:
+        loading.result().close()
+
+
 def _runner(
     plan: Plan, tensors: TensorReader, num_blocks: int, options: EngineOptions, config: Config
 ) -> Runner:
     if options.device == "oracle":
+        from edgeserve.runner.oracle_runner import OracleRunner  # only those who compare need it
+
         dtype = _NUMPY_TYPES[options.dtype]
         return OracleRunner(plan, tensors, num_blocks=num_blocks, dtype=dtype)
     return NativeRunner(

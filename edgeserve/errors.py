@@ -147,7 +147,7 @@ class OutOfMemoryError(EdgeServeError):
 
 
 class AbortedError(EdgeServeError):
-    """A step was told to end early, and did."""
+    """A step, or a load, was told to end early, and did."""
 
     def __init__(self, what: str) -> None:
         super().__init__(f"{what} was aborted")

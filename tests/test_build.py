@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
 from edgeserve.build import EngineOptions, LoadedModel, load_model
 from edgeserve.config import Config
 from edgeserve.errors import (
+    AbortedError,
+    FileChangedError,
     InvalidRequestError,
     KVMemoryError,
     ModelFileError,
     ModelNotFoundError,
     TemplateError,
     TensorShapeError,
+    TokenizerError,
     UnsupportedModelError,
 )
+from edgeserve.loader.tensors import TensorReader
+from edgeserve.plan.ops import Plan
 from edgeserve.runner.native_runner import NativeRunner
 from edgeserve.runner.oracle_runner import OracleRunner
+from edgeserve.types import Metadata
 
 from .tiny_models import write_tiny_model
 from .tiny_vocabularies import byte_level_vocabulary
@@ -181,3 +188,57 @@ def test_vocabulary_that_is_not_the_embeddings_is_a_typed_error(
     file = write_tiny_model(tmp_path / "m.gguf", "llama", tokenizer=None, metadata=metadata)
     with pytest.raises(TensorShapeError, match=f"300 rows for the {num_tokens} tokens"):
         load(file)
+
+
+def test_weights_are_given_back_when_the_tokenizer_fails(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded, closed = threading.Event(), threading.Event()
+
+    class Watched(NativeRunner):
+        def __init__(self, *args: Any, **options: Any) -> None:
+            super().__init__(*args, **options)
+            loaded.set()
+
+        def close(self) -> None:
+            super().close()
+            closed.set()
+
+    def failing(_metadata: Metadata) -> NoReturn:
+        assert loaded.wait(30)
+        raise TokenizerError("tokenizer.ggml.tokens", "is damaged")
+
+    monkeypatch.setattr("edgeserve.build.NativeRunner", Watched)
+    monkeypatch.setattr("edgeserve.build.build_tokenizer", failing)
+    with pytest.raises(TokenizerError, match="is damaged"):
+        load(path)
+    assert closed.is_set()
+
+
+def test_weights_are_not_waited_for_when_the_tokenizer_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended: list[AbortedError] = []
+
+    def endless(_plan: Plan, tensors: TensorReader, **_: object) -> None:
+        try:
+            while True:
+                tensors.read("token_embd.weight")
+        except AbortedError as error:
+            ended.append(error)
+            raise
+
+    monkeypatch.setattr("edgeserve.build.NativeRunner", endless)
+    metadata = {"tokenizer.ggml.eot_token_id": 1 << 20}
+    with pytest.raises(TokenizerError, match="eot_token_id: is 1048576"):
+        load(write_tiny_model(tmp_path / "m.gguf", "llama", metadata=metadata))
+    assert len(ended) == 1
+
+
+def test_error_of_the_weights_is_the_loads(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def cut(_reader: TensorReader, name: str, *_: object) -> NoReturn:
+        raise FileChangedError(name, "is gone")
+
+    monkeypatch.setattr(TensorReader, "read", cut)
+    with pytest.raises(FileChangedError, match="is gone"):
+        load(path)

@@ -217,6 +217,14 @@ def test_close_gives_the_descriptors_back(
         reader.read("vector")
 
 
+def test_cancelled_reader_reads_no_more(model: ModelFile) -> None:
+    with TensorReader(model) as reader:
+        reader.read("vector")
+        reader.cancel()
+        with pytest.raises(errors.AbortedError, match="reading matrix was aborted"):
+            reader.read("matrix")
+
+
 def test_real_model_reads_as_the_gguf_package_reads_it(smollm2_path: Path) -> None:
     model = read_gguf(smollm2_path)
     with TensorReader(model) as reader:

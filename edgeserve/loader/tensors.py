@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from edgeserve.binding.dequantize import dequantize
 from edgeserve.errors import (
+    AbortedError,
     FileChangedError,
     MissingTensorError,
     UnreadableFileError,
@@ -43,6 +44,7 @@ class TensorReader:
         _check_computable(model)
         self._model = model
         self._descriptors: list[int] = []
+        self._cancelled = False
         try:
             for path, num_bytes in zip(model.paths, model.file_bytes, strict=True):
                 self._descriptors.append(_open_unchanged(path, num_bytes))
@@ -64,6 +66,10 @@ class TensorReader:
     def close(self) -> None:
         while self._descriptors:
             os.close(self._descriptors.pop())
+
+    def cancel(self) -> None:
+        """From now on reads raise AbortedError; from any thread."""
+        self._cancelled = True
 
     def info(self, name: str) -> TensorInfo:
         """The tensor's description. Raises MissingTensorError."""
@@ -111,6 +117,8 @@ class TensorReader:
         """Reads until `data` is full: one call moves at most 2 GiB, and may be cut short."""
         if not self._descriptors:
             raise ValueError(f"reading {info.name}: the reader is closed")
+        if self._cancelled:
+            raise AbortedError(f"reading {shown(info.name)}")
         path = self._model.paths[info.part]
         num_read = 0
         while num_read < data.nbytes:
