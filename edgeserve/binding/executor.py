@@ -7,16 +7,19 @@ a status that is not ok becomes a typed error.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from threading import Lock
 
 import numpy as np
 from numpy.typing import NDArray
 
 from edgeserve.binding.library import CData, NativeLibrary, load_library
-from edgeserve.errors import AbortedError, LibraryError, OutOfMemoryError
+from edgeserve.errors import AbortedError, ClosedError, LibraryError, OutOfMemoryError
 from edgeserve.frozen import frozen
 
 Fields = Mapping[str, int | float]
 """A C struct's members by name; the rest are -1 for indices, see `_filled`."""
+
+_ROW_EMBED = 0
 
 TOP_STRIDE = 20
 """Likeliest tokens that a sample can report."""
@@ -59,10 +62,7 @@ class NativeWeight:
         status = self._library.functions.es_weight_create(number, num_rows, num_cols, out)
         check(self._library, status, f"a weight of {num_rows} x {num_cols} {quant_type}")
         self.handle: CData = out[0]
-
-    @property
-    def num_bytes(self) -> int:
-        return int(self._library.functions.es_weight_bytes(self.handle))
+        self.num_bytes = int(self._library.functions.es_weight_bytes(self.handle))
 
     def fill(self, first_row: int, num_rows: int, data: memoryview) -> None:
         """Rows as the file holds them. From several threads at once is fine; releases the GIL."""
@@ -97,9 +97,19 @@ class PlanArrays:
     max_rows: int
     max_position: int
 
+    @property
+    def embedding_width(self) -> int:
+        """Of a batch's embeddings: of the widest slot that takes them."""
+        outs = {int(op["out"]) for op in self.row_ops if op["kind"] == _ROW_EMBED}
+        widths = [width for slot, width in enumerate(self.slot_widths) if slot in outs]
+        return max(widths, default=0)
+
 
 class NativeExecutor:
-    """es_executor. One thread at a time, but `abort` is for any."""
+    """es_executor. One call at a time, and `close` waits for it; `abort` waits for no call.
+
+    Raises ClosedError after `close`.
+    """
 
     def __init__(
         self, plan: PlanArrays, *, num_threads: int, num_blocks: int, kernels: str | None
@@ -109,6 +119,8 @@ class NativeExecutor:
         self._functions = self._library.functions
         self._num_cache_groups = plan.num_cache_groups
         self._vocab_size = plan.vocab_size
+        self._embedding_width = plan.embedding_width
+        self._calling, self._freeing = Lock(), Lock()
         keep: list[object] = []
         c_plan = self._c_plan(plan, keep)
         out = self._ffi.new("es_executor **")
@@ -117,11 +129,8 @@ class NativeExecutor:
         check(self._library, status, f"the executor (kernels: {kernels or 'best'})")
         self._handle: CData = out[0]
         self._batch = self._ffi.new("es_batch *")
-
-    @property
-    def kernels(self) -> str:
+        self.kernels = self._ffi.string(self._functions.es_executor_kernels(out[0])).decode()
         """The kernel set that runs."""
-        return self._ffi.string(self._functions.es_executor_kernels(self._handle)).decode()
 
     def step(
         self,
@@ -134,72 +143,88 @@ class NativeExecutor:
     ) -> None:
         """One forward pass over a batch's arrays, which are C-contiguous: runner/batch.py.
 
-        Raises AbortedError, or LibraryError for ids and blocks that do not exist.
+        Raises AbortedError, or LibraryError for ids and blocks that do not exist, and for arrays
+        whose sizes do not go together.
         """
-        batch = self._batch
-        arrays = (token_ids, positions, first_row, num_logits_rows, block_tables)
-        names = ("token_ids", "positions", "first_row", "n_logits_rows", "block_tables")
-        for name, array in zip(names, arrays, strict=True):
-            setattr(batch, name, self._ffi.from_buffer("int32_t[]", array))
-        null = self._ffi.NULL
-        batch.embeddings = (
-            null if embeddings is None else self._ffi.from_buffer("float[]", embeddings)
-        )
-        batch.n_rows = len(token_ids)
-        batch.n_groups = len(num_logits_rows)
-        batch.table_stride = block_tables.shape[2]
-        check(self._library, self._functions.es_step(self._handle, batch), "a step")
+        rows, groups, stride = len(token_ids), len(num_logits_rows), block_tables.shape[-1]
+        int32s = {
+            "token_ids": (token_ids, (rows,)),
+            "positions": (positions, (rows,)),
+            "first_row": (first_row, (groups + 1,)),
+            "n_logits_rows": (num_logits_rows, (groups,)),
+            "block_tables": (block_tables, (self._num_cache_groups, groups, stride)),
+        }
+        with self._calling:
+            batch = self._batch
+            for name, (array, shape) in int32s.items():
+                _require(name, array, np.int32, shape)
+                setattr(batch, name, self._ffi.from_buffer("int32_t[]", array))
+            batch.embeddings = self._ffi.NULL
+            if embeddings is not None:
+                _require("embeddings", embeddings, np.float32, (rows, self._embedding_width))
+                batch.embeddings = self._ffi.from_buffer("float[]", embeddings)
+            batch.n_rows, batch.n_groups, batch.table_stride = rows, groups, stride
+            check(self._library, self._functions.es_step(self._opened, batch), "a step")
 
     def profile_into(self, nanoseconds: NDArray[np.uint64] | None) -> None:
         """From the next step on, adds each region's time, and last what comes before them."""
-        self._profile = nanoseconds  # C writes to it
         null = nanoseconds is None
         into = self._ffi.NULL if null else self._ffi.from_buffer("uint64_t[]", nanoseconds, True)
-        status = self._functions.es_profile(self._handle, into, 0 if null else len(nanoseconds))
-        check(self._library, status, "profiling")
+        with self._calling:
+            status = self._functions.es_profile(self._opened, into, 0 if null else len(nanoseconds))
+            check(self._library, status, "profiling")
+            self._profile = nanoseconds  # C writes to it
 
     def abort(self, raised: bool) -> None:
-        """Makes the running step, and those after it, end early; or no longer."""
-        self._functions.es_abort(self._handle, int(raised))
+        """Makes the running step, and those after it, end early; or no longer. Never waits."""
+        with self._freeing:
+            if self._handle is not None:
+                self._functions.es_abort(self._handle, int(raised))
 
     def logits(self) -> NDArray[np.float32]:
         """A copy of the last step's logits, (R, vocab)."""
         data = self._ffi.new("const float **")
         num_rows, stride = self._ffi.new("int32_t *"), self._ffi.new("int64_t *")
-        status = self._functions.es_logits(self._handle, data, num_rows, stride)
-        check(self._library, status, "reading logits")
-        count = num_rows[0] * stride[0]
-        flat = np.frombuffer(self._ffi.buffer(data[0], count * 4), np.float32)
-        return flat.reshape(num_rows[0], stride[0])[:, : self._vocab_size].copy()
+        with self._calling:
+            status = self._functions.es_logits(self._opened, data, num_rows, stride)
+            check(self._library, status, "reading logits")
+            count = num_rows[0] * stride[0]
+            flat = np.frombuffer(self._ffi.buffer(data[0], count * 4), np.float32)
+            return flat.reshape(num_rows[0], stride[0])[:, : self._vocab_size].copy()
 
     def sample(self, rows: Sequence[SampleRow]) -> list[Sampled]:
         """One result for each row of the last step's logits."""
         keep: list[object] = []
         c_rows = sample_rows(self._library, rows, keep)
         out = _SampleOutput(self._library, len(rows))
-        status = self._functions.es_sample(
-            self._handle, c_rows, len(rows), out.sampled, out.ids, out.logprobs, TOP_STRIDE
-        )
+        with self._calling:
+            status = self._functions.es_sample(
+                self._opened, c_rows, len(rows), out.sampled, out.ids, out.logprobs, TOP_STRIDE
+            )
         check(self._library, status, "sampling")
         return out.results()
 
     def block_bytes(self, cache_group: int) -> int:
-        return int(self._functions.es_block_bytes(self._handle, cache_group))
+        with self._calling:
+            return int(self._functions.es_block_bytes(self._opened, cache_group))
 
     def copy_blocks(self, cache_group: int, pairs: Sequence[tuple[int, int]]) -> None:
         flat = self._ffi.new("int32_t[]", [block for pair in pairs for block in pair] or [0])
-        status = self._functions.es_blocks_copy(self._handle, cache_group, flat, len(pairs))
+        with self._calling:
+            status = self._functions.es_blocks_copy(self._opened, cache_group, flat, len(pairs))
         check(self._library, status, "copying KV blocks")
 
     def read_blocks(self, cache_group: int, block_ids: Sequence[int]) -> bytes:
-        data = bytearray(max(1, self.block_bytes(cache_group) * len(block_ids)))
+        num_bytes = self.block_bytes(cache_group) * len(block_ids)
+        data = bytearray(max(1, num_bytes))
         ids = self._ffi.new("int32_t[]", list(block_ids) or [0])
         into = self._ffi.from_buffer("uint8_t[]", data, require_writable=True)
-        status = self._functions.es_blocks_read(
-            self._handle, cache_group, ids, len(block_ids), into
-        )
+        with self._calling:
+            status = self._functions.es_blocks_read(
+                self._opened, cache_group, ids, len(block_ids), into
+            )
         check(self._library, status, "reading KV blocks")
-        return bytes(data[: self.block_bytes(cache_group) * len(block_ids)])
+        return bytes(data[:num_bytes])
 
     def write_blocks(self, cache_group: int, block_ids: Sequence[int], data: bytes) -> None:
         expected = self.block_bytes(cache_group) * len(block_ids)
@@ -207,19 +232,30 @@ class NativeExecutor:
             raise LibraryError(f"{len(data)} bytes for {expected} of KV blocks")
         ids = self._ffi.new("int32_t[]", list(block_ids) or [0])
         source = self._ffi.from_buffer("uint8_t[]", data)
-        status = self._functions.es_blocks_write(
-            self._handle, cache_group, ids, len(block_ids), source
-        )
+        with self._calling:
+            status = self._functions.es_blocks_write(
+                self._opened, cache_group, ids, len(block_ids), source
+            )
         check(self._library, status, "writing KV blocks")
 
     def grow(self, num_blocks: int) -> None:
-        status = self._functions.es_blocks_grow(self._handle, num_blocks)
+        with self._calling:
+            status = self._functions.es_blocks_grow(self._opened, num_blocks)
         check(self._library, status, f"a KV pool of {num_blocks} blocks")
 
     def close(self) -> None:
-        if self._handle is not None:
-            self._functions.es_executor_free(self._handle)
-            self._handle = None
+        """Ends a step that another thread is in, and frees everything. Twice is fine."""
+        self.abort(True)
+        with self._calling, self._freeing:
+            if self._handle is not None:
+                self._functions.es_executor_free(self._handle)
+                self._handle = None
+
+    @property
+    def _opened(self) -> CData:
+        if self._handle is None:
+            raise ClosedError
+        return self._handle
 
     def _c_plan(self, plan: PlanArrays, keep: list[object]) -> CData:
         """The es_plan; `keep` holds what it points at until C has copied it."""
@@ -263,6 +299,16 @@ class NativeExecutor:
         c_plan.max_rows = plan.max_rows
         c_plan.max_position = plan.max_position
         return c_plan
+
+
+def _require(
+    name: str, array: NDArray[np.generic], dtype: type[np.generic], shape: tuple[int, ...]
+) -> None:
+    """What C cannot see: whether an array is as long as it will be read."""
+    if array.dtype != dtype or array.shape != shape:
+        raise LibraryError(
+            f"a step: {name} is {array.dtype} {array.shape}, and must be {dtype.__name__} {shape}"
+        )
 
 
 @frozen

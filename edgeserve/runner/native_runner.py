@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from threading import Lock
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,7 +71,7 @@ class NativeRunner:
         except BaseException:
             self._free_weights()
             raise
-        self._open = True
+        self._closing = Lock()
 
     @property
     def numerics_class(self) -> str:
@@ -103,16 +104,16 @@ class NativeRunner:
 
     def profile_into(self, nanoseconds: NDArray[np.uint64] | None) -> None:
         """Steps add each region's time, and last what comes before the first, until None."""
-        self._executor.profile_into(nanoseconds)
+        self._here.profile_into(nanoseconds)
 
     def block_bytes(self, cache_group: int) -> int:
-        return self._executor.block_bytes(cache_group)
+        return self._here.block_bytes(cache_group)
 
     def execute(self, batch: Batch) -> None:
-        self._home.require()  # its threads would be waited for forever
+        executor = self._here
 
         def step() -> None:
-            self._executor.step(
+            executor.step(
                 batch.token_ids,
                 batch.positions,
                 batch.first_row,
@@ -132,37 +133,44 @@ class NativeRunner:
 
     def abort(self, raised: bool) -> None:
         """Makes the running step end with AbortedError; from any thread."""
-        self._executor.abort(raised)
+        self._here.abort(raised)
 
     def sample(self, rows: Sequence[ChooseToken | ScoreToken]) -> list[TokenResult]:
-        self._home.require()
         return [
             TokenResult(found.token, found.logprob, found.rank, found.top, found.finite)
-            for found in self._executor.sample([sample_row(row) for row in rows])
+            for found in self._here.sample([sample_row(row) for row in rows])
         ]
 
     def logits(self) -> NDArray[np.float32]:
-        return self._executor.logits()
+        return self._here.logits()
 
     def copy_blocks(self, cache_group: int, pairs: Sequence[tuple[int, int]]) -> None:
-        self._executor.copy_blocks(cache_group, pairs)
+        self._here.copy_blocks(cache_group, pairs)
 
     def read_blocks(self, cache_group: int, block_ids: Sequence[int]) -> bytes:
-        return self._executor.read_blocks(cache_group, block_ids)
+        return self._here.read_blocks(cache_group, block_ids)
 
     def write_blocks(self, cache_group: int, block_ids: Sequence[int], data: bytes) -> None:
-        self._executor.write_blocks(cache_group, block_ids, data)
+        self._here.write_blocks(cache_group, block_ids, data)
 
     def grow(self, num_blocks: int) -> None:
         if num_blocks > self._num_blocks:
-            self._executor.grow(num_blocks)
+            self._here.grow(num_blocks)
             self._num_blocks = num_blocks
 
     def close(self) -> None:
-        if self._open and self._home.is_here:
-            self._open = False
+        """Ends a step that another thread is in, and gives memory back. Twice is fine."""
+        if not self._home.is_here:
+            return
+        with self._closing:
             self._executor.close()
             self._free_weights()
+
+    @property
+    def _here(self) -> NativeExecutor:
+        """The executor. In a forked copy its threads and locks would be waited for forever."""
+        self._home.require()
+        return self._executor
 
     def _free_weights(self) -> None:
         for weight in self._weights:

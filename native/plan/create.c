@@ -153,7 +153,7 @@ static es_status arena_create(es_executor *executor) {
     executor->group_of_row = lines((size_t)max_rows * sizeof(int32_t));
     executor->logits_rows = lines((size_t)max_rows * sizeof(int32_t));
     executor->block_of_row =
-        lines((size_t)(max_rows * (plan->n_cache_groups + 1)) * sizeof(int32_t));
+        lines((size_t)(max_rows * ((int64_t)plan->n_cache_groups + 1)) * sizeof(int32_t));
     executor->split = lines(ES_SPLIT_FLOATS * sizeof(float));
     if (executor->slots == NULL || executor->strides == NULL || executor->rope_tables == NULL ||
         executor->group_of_row == NULL || executor->logits_rows == NULL ||

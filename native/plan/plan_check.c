@@ -9,6 +9,9 @@ enum { MAX_WIDTH = 1 << 24, MAX_ROWS = 1 << 16 };
 
 static int within(int32_t index, int32_t n) { return index >= 0 && index < n; }
 
+// Every product of counts is in 64 bits: counts are a caller's, and may be anything.
+static int64_t times(int32_t a, int32_t b) { return (int64_t)a * b; }
+
 static int slot(const es_plan *plan, int32_t index) { return within(index, plan->n_slots); }
 
 static int vector_of(const es_plan *plan, int32_t index, int64_t length) {
@@ -20,10 +23,19 @@ static int arrays_exist(const es_plan *plan) {
            plan->attentions && plan->vectors && plan->ropes && plan->caches && plan->weights;
 }
 
+static int counts_are_valid(const es_plan *plan) {
+    return plan->n_slots >= 0 && plan->n_regions >= 0 && plan->n_row_ops >= 0 &&
+           plan->n_linears >= 0 && plan->n_attentions >= 0 && plan->n_vectors >= 0 &&
+           plan->n_ropes >= 0 && plan->n_caches >= 0 && plan->n_weights >= 0 &&
+           plan->n_cache_groups >= 0;
+}
+
 static int cache_is_valid(const es_plan *plan, const es_cache *cache) {
     return within(cache->group, plan->n_cache_groups) && cache->n_kv_heads > 0 &&
            cache->key_size > 0 && cache->key_size <= ES_HEAD_MAX && cache->value_size > 0 &&
-           cache->value_size <= ES_HEAD_MAX;
+           cache->value_size <= ES_HEAD_MAX &&
+           times(cache->n_kv_heads, cache->key_size) <= MAX_WIDTH &&
+           times(cache->n_kv_heads, cache->value_size) <= MAX_WIDTH;
 }
 
 static int parts_are_valid(const es_plan *plan) {
@@ -65,7 +77,7 @@ static int stores_heads(const es_plan *plan, const es_row_op *op, int key) {
     }
     const es_cache *cache = &plan->caches[op->index];
     const int32_t size = key ? cache->key_size : cache->value_size;
-    return plan->slot_widths[op->a] == cache->n_kv_heads * size;
+    return plan->slot_widths[op->a] == times(cache->n_kv_heads, size);
 }
 
 static int row_op_is_valid(const es_plan *plan, const es_row_op *op) {
@@ -80,7 +92,7 @@ static int row_op_is_valid(const es_plan *plan, const es_row_op *op) {
     case ES_ROW_ROPE:
         return same_width(plan, op->a, op->out) && within(op->index, plan->n_ropes) &&
                op->group > 0 && plan->slot_widths[op->out] % op->group == 0 &&
-               2 * plan->ropes[op->index].n_pairs <= op->group;
+               times(2, plan->ropes[op->index].n_pairs) <= op->group;
     case ES_ROW_STORE_KEY:
         return stores_heads(plan, op, 1);
     case ES_ROW_STORE_VALUE:
@@ -99,26 +111,33 @@ static int row_op_is_valid(const es_plan *plan, const es_row_op *op) {
     }
 }
 
+// Each unit is one head of the cache.
+static int stores_units(const es_plan *plan, const es_linear *linear, int32_t index, int64_t n_rows,
+                        int key) {
+    if (!within(index, plan->n_caches)) {
+        return 0;
+    }
+    const es_cache *cache = &plan->caches[index];
+    return (key ? cache->key_size : cache->value_size) == linear->unit_rows &&
+           n_rows == times(linear->unit_rows, cache->n_kv_heads);
+}
+
 static int epilogue_is_valid(const es_plan *plan, const es_linear *linear, int64_t n_rows) {
     const int64_t head = linear->unit_rows;
     if (linear->head_norm != -1 && !vector_of(plan, linear->head_norm, head)) {
         return 0;
     }
-    if (linear->rope != -1 &&
-        (!within(linear->rope, plan->n_ropes) || 2 * plan->ropes[linear->rope].n_pairs > head)) {
+    if (linear->rope != -1 && (!within(linear->rope, plan->n_ropes) ||
+                               times(2, plan->ropes[linear->rope].n_pairs) > head)) {
         return 0;
     }
     if ((linear->head_norm != -1 || linear->rope != -1) && n_rows % head != 0) {
         return 0;
     }
-    const int32_t cache = linear->store_key != -1 ? linear->store_key : linear->store_value;
-    if (cache != -1) {
-        const int key = linear->store_key != -1;
-        if (!within(cache, plan->n_caches) ||
-            (key ? plan->caches[cache].key_size : plan->caches[cache].value_size) != head ||
-            n_rows != head * plan->caches[cache].n_kv_heads) {
-            return 0;
-        }
+    if ((linear->store_key != -1 && !stores_units(plan, linear, linear->store_key, n_rows, 1)) ||
+        (linear->store_value != -1 &&
+         !stores_units(plan, linear, linear->store_value, n_rows, 0))) {
+        return 0;
     }
     return linear->residual == -1 || same_width(plan, linear->residual, linear->out);
 }
@@ -156,8 +175,8 @@ static int attention_is_valid(const es_plan *plan, const es_attention *attention
     }
     const es_cache *cache = &plan->caches[attention->cache];
     return attention->n_heads % cache->n_kv_heads == 0 &&
-           plan->slot_widths[attention->q] == attention->n_heads * cache->key_size &&
-           plan->slot_widths[attention->out] == attention->n_heads * cache->value_size &&
+           plan->slot_widths[attention->q] == times(attention->n_heads, cache->key_size) &&
+           plan->slot_widths[attention->out] == times(attention->n_heads, cache->value_size) &&
            (attention->sinks == -1 || vector_of(plan, attention->sinks, attention->n_heads));
 }
 
@@ -201,7 +220,7 @@ es_status es_plan_check(const es_plan *plan) {
         return ES_ERR_NULL;
     }
     if (plan->max_rows < 1 || plan->max_rows > MAX_ROWS || plan->max_position < 1 ||
-        plan->n_cache_groups < 0 || !slot(plan, plan->logits) || !parts_are_valid(plan) ||
+        !counts_are_valid(plan) || !slot(plan, plan->logits) || !parts_are_valid(plan) ||
         plan->slot_widths[plan->logits] != plan->vocab_size) {
         return ES_ERR_RANGE;
     }

@@ -26,18 +26,20 @@ static int group_is_valid(const es_executor *executor, const es_batch *batch, in
         batch->n_logits_rows[group] > end - first) {
         return 0;
     }
+    const int64_t position = batch->positions[first];
+    if (position < 0 || position + (end - first) > executor->plan.max_position) {
+        return 0;
+    }
     for (int32_t row = first; row < end; row++) {
         const int32_t token = batch->token_ids[row];
         if (token >= executor->plan.vocab_size || token < (batch->embeddings == NULL ? 0 : -1)) {
             return 0;
         }
-        if (batch->positions[row] != batch->positions[first] + (row - first)) {
+        if (batch->positions[row] != position + (row - first)) {
             return 0;
         }
     }
-    return batch->positions[first] >= 0 &&
-           batch->positions[end - 1] < executor->plan.max_position &&
-           blocks_exist(executor, batch, group);
+    return blocks_exist(executor, batch, group);
 }
 
 static es_status check(const es_executor *executor, const es_batch *batch) {
