@@ -1,6 +1,7 @@
 // The numerics contract of kernels/kernels.h once more, in plain loops that share nothing with the
 // kernels: element by element, in the order that is written there. Bits must be equal.
 #include "kernels/kernels.h"
+#include "plan/executor.h"
 #include "tests/check.h"
 
 enum { MOST = 600 };
@@ -47,6 +48,45 @@ static void check_sum_exp(int n) {
     }
     const float sum = k->sum_exp(x, n, 3.0f), expected = tree(lane);
     CHECK(same(&sum, &expected, sizeof sum), "sum_exp of %d", n);
+}
+
+// Angles are products in double: rounded to a float, one of a far position is off by much more.
+static void check_rope_tables(void) {
+    enum { ROWS = 4, PAIRS = 5, MOST_POSITIONS = 1 << 20 };
+    const double frequencies[PAIRS] = {1.0, 0.8253, 0.1, 3.1e-3, 1e-6};
+    const es_rope rope = {frequencies, PAIRS, 0, 1.25};
+    const int32_t width = 1, positions[ROWS] = {0, 17, 40961, MOST_POSITIONS - 1};
+    const int32_t zeros[ROWS] = {0}, first_row[ROWS + 1] = {0, 1, 2, 3, 4};
+    const es_plan plan = {&width,
+                          &(es_region){0},
+                          &(es_row_op){0},
+                          &(es_linear){0},
+                          &(es_attention){0},
+                          &(es_vector){0},
+                          &rope,
+                          &(es_cache){0},
+                          &(es_weight *){NULL},
+                          .n_slots = 1,
+                          .n_ropes = 1,
+                          .vocab_size = 1,
+                          .max_rows = ROWS,
+                          .max_position = MOST_POSITIONS};
+    const es_batch batch = {
+        zeros, positions, first_row, zeros, zeros, NULL, ROWS, ROWS, MOST_POSITIONS / ES_KV_BLOCK};
+    es_executor *executor = NULL;
+    CHECK(es_executor_create(&plan, 1, NULL, 1, &executor) == ES_OK, "a plan of rope tables");
+    CHECK(es_step(executor, &batch) == ES_OK, "a step of rope tables");
+    for (int row = 0; row < ROWS; row++) {
+        const float *table = executor->rope_tables[0] + row * 2 * PAIRS;
+        for (int i = 0; i < PAIRS; i++) {
+            const double angle = positions[row] * frequencies[i];
+            const double half_step = rope.magnitude * 0x1p-24;
+            CHECK(fabs(table[i] - rope.magnitude * cos(angle)) <= half_step &&
+                      fabs(table[PAIRS + i] - rope.magnitude * sin(angle)) <= half_step,
+                  "cosine and sine of position %d, pair %d", positions[row], i);
+        }
+    }
+    es_executor_free(executor);
 }
 
 static void check_rope(int n_pairs) {
@@ -221,6 +261,7 @@ int main(void) {
         check_sum_exp(n);
         check_rope(n / 2);
     }
+    check_rope_tables();
     check_quantize(32);
     check_quantize(256);
     fill_cache();
