@@ -1,12 +1,14 @@
-"""Matrix products of every quant type beside llama.cpp, in alternation: GOP/s, GB/s and ratios.
+"""Matrix products of every quant type, as checkasm does: compared with ref by bits, then timed.
 
-    python benches/matmul.py [--types Q4_K,Q8_0] [--rows 1,4,8,16,512] [--shape 2048x2048]
-                             [--threads 2] [--rounds 5] [--set avx2] [--error]
+    python benches/matmul.py [--set avx2,avx512 | all] [--types Q4_K,Q8_0] [--rows 1,4,8,16,512]
+                             [--shape 2048x2048] [--threads 2] [--rounds 5] [--check] [--error]
 
-Both sides multiply the same random weights, which llama.cpp's own quantiser made, with the same
-rows, on as many threads; llama.cpp repacks them where it can, or not, whichever is faster. --error
-compares both with a product in float64 instead of timing them. The machine should be quiet; where
-it is not, --threads 1 helps: then processor time is measured.
+Prints operations and bytes a second, as shares of the most int8 products and of a raw read, both
+measured beside them; and the ratio to llama.cpp, where llama-cpp-python is installed: the same
+weights, which its quantiser made, the same rows, as many threads, in alternation, and repacked or
+not, whichever is faster. --check compares only. --error compares the error of both with a product
+in float64. The machine should be quiet; where it is not, --threads 1 helps: then processor time is
+measured. Exit code 1: some bits differ.
 """
 
 from __future__ import annotations
@@ -18,118 +20,38 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import gguf
-import llama_cpp
 import numpy as np
 from numpy.typing import NDArray
+
+try:
+    import ggml
+except (ImportError, OSError):
+    ggml = None
 
 ROOT = Path(__file__).resolve().parents[1]
 TYPES = "F32,F16,BF16,Q4_0,Q4_1,Q5_0,Q5_1,Q8_0,IQ4_NL,MXFP4,Q2_K,Q3_K,Q4_K,Q5_K,Q6_K,IQ4_XS"
 Floats = NDArray[np.float32]
 P, I64, F64 = ctypes.c_void_p, ctypes.c_int64, ctypes.c_double
-
-
-def library(path: Path, **functions: tuple[object, list[object]]) -> ctypes.CDLL:
-    loaded = ctypes.CDLL(str(path))
-    for name, (result, arguments) in functions.items():
-        function = getattr(loaded, name)
-        function.restype, function.argtypes = result, arguments
-    return loaded
-
-
-# --- llama.cpp -----------------------------------------------------------------------------------
-
-
-class InitParams(ctypes.Structure):
-    _fields_ = [("mem_size", ctypes.c_size_t), ("mem_buffer", P), ("no_alloc", ctypes.c_bool)]
-
-
-LIBRARIES = Path(llama_cpp.__file__).parent / "lib"
-BASE = library(
-    LIBRARIES / "libggml-base.so",
-    ggml_init=(P, [InitParams]),
-    ggml_free=(None, [P]),
-    ggml_new_tensor_2d=(P, [P, ctypes.c_int, I64, I64]),
-    ggml_mul_mat=(P, [P, P, P]),
-    ggml_new_graph=(P, [P]),
-    ggml_build_forward_expand=(None, [P, P]),
-    ggml_backend_alloc_ctx_tensors_from_buft=(P, [P, P]),
-    ggml_backend_alloc_ctx_tensors=(P, [P, P]),
-    ggml_backend_buffer_free=(None, [P]),
-    ggml_backend_tensor_set=(None, [P, P, ctypes.c_size_t, ctypes.c_size_t]),
-    ggml_backend_tensor_get=(None, [P, P, ctypes.c_size_t, ctypes.c_size_t]),
-    ggml_backend_graph_compute=(ctypes.c_int, [P, P]),
-    ggml_backend_buffer_set_usage=(None, [P, ctypes.c_int]),
-    ggml_quantize_chunk=(ctypes.c_size_t, [ctypes.c_int, P, P, I64, I64, I64, P]),
-)
-CPU = library(
-    LIBRARIES / "libggml-cpu.so",
-    ggml_backend_cpu_init=(P, []),
-    ggml_backend_cpu_set_n_threads=(None, [P, ctypes.c_int]),
-    _Z35ggml_backend_cpu_repack_buffer_typev=(P, []),
-    ggml_backend_cpu_buffer_type=(P, []),
-)
-# What it repacks on x86; elsewhere, and without AVX-512, it repacks fewer or others.
-REPACKED = {"Q4_0", "Q4_K", "IQ4_NL", "MXFP4"}
-
-
-def quantise(type_id: int, weights: Floats) -> NDArray[np.uint8]:
-    n_rows, n_cols = weights.shape
-    block, size = gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType(type_id)]
-    out = np.zeros(n_rows * n_cols // block * size, np.uint8)
-    BASE.ggml_quantize_chunk(type_id, weights.ctypes.data, out.ctypes.data, 0, n_rows, n_cols, None)
-    return out
-
-
-class LlamaCpp:
-    """One product as a graph of its own."""
-
-    def __init__(
-        self,
-        type_id: int,
-        shape: tuple[int, int],
-        blocks: NDArray[np.uint8],
-        threads: int,
-        repack: bool,
-    ) -> None:
-        self.shape, self.blocks, self.type_id = shape, blocks, type_id
-        self.backend = CPU.ggml_backend_cpu_init()
-        CPU.ggml_backend_cpu_set_n_threads(self.backend, threads)
-        self.context = BASE.ggml_init(InitParams(1 << 16, None, True))
-        self.weight = BASE.ggml_new_tensor_2d(self.context, type_id, shape[1], shape[0])
-        kind = (
-            CPU._Z35ggml_backend_cpu_repack_buffer_typev()
-            if repack
-            else CPU.ggml_backend_cpu_buffer_type()
-        )
-        self.buffer = BASE.ggml_backend_alloc_ctx_tensors_from_buft(self.context, kind)
-        BASE.ggml_backend_buffer_set_usage(self.buffer, 1)
-        BASE.ggml_backend_tensor_set(self.weight, blocks.ctypes.data, 0, blocks.nbytes)
-
-    def rows(self, x: Floats) -> None:
-        context = BASE.ggml_init(InitParams(1 << 20, None, True))
-        rows = BASE.ggml_new_tensor_2d(context, 0, self.shape[1], len(x))
-        self.product = BASE.ggml_mul_mat(context, self.weight, rows)
-        self.graph = BASE.ggml_new_graph(context)
-        BASE.ggml_build_forward_expand(self.graph, self.product)
-        BASE.ggml_backend_alloc_ctx_tensors(context, self.backend)
-        BASE.ggml_backend_tensor_set(rows, x.ctypes.data, 0, x.nbytes)
-        self.n_rows = len(x)
-
-    def run(self) -> None:
-        BASE.ggml_backend_graph_compute(self.backend, self.graph)
-
-    def out(self) -> Floats:
-        out = np.zeros((self.n_rows, self.shape[0]), np.float32)
-        BASE.ggml_backend_tensor_get(self.product, out.ctypes.data, 0, out.nbytes)
-        return out
-
-
-# --- ours ----------------------------------------------------------------------------------------
+I32, TEXT = ctypes.c_int32, ctypes.c_char_p
+FUNCTIONS: dict[str, tuple[object, list[object]]] = {
+    "bench_create": (P, [TEXT, I32, I64, I64, P, ctypes.c_size_t, I32]),
+    "bench_rows": (None, [P, I64, P]),
+    "bench_matmul": (F64, [P]),
+    "bench_different": (I64, [P]),
+    "bench_read": (F64, [P]),
+    "bench_out": (ctypes.POINTER(ctypes.c_float), [P]),
+    "bench_ld": (I64, [P]),
+    "bench_free": (None, [P]),
+    "es_kernel_set": (TEXT, [I32, ctypes.POINTER(I32)]),
+    "es_meter_create": (I32, [TEXT, I32, I64, ctypes.POINTER(P)]),
+    "es_meter_int8": (F64, [P]),
+}
+METER_BYTES = 1 << 20  # int8 is measured with it, no memory
 
 
 def built(folder: Path) -> ctypes.CDLL:
@@ -138,35 +60,38 @@ def built(folder: Path) -> ctypes.CDLL:
         ["cmake", "--build", folder, "--parallel", "2", "--target", "matmul_bench"],
     ):
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-    return library(
-        folder / "libmatmul_bench.so",
-        bench_create=(
-            P,
-            [ctypes.c_char_p, ctypes.c_int32, I64, I64, P, ctypes.c_size_t, ctypes.c_int32],
-        ),
-        bench_rows=(None, [P, I64, P]),
-        bench_matmul=(F64, [P]),
-        bench_read=(F64, [P]),
-        bench_out=(ctypes.POINTER(ctypes.c_float), [P]),
-        bench_ld=(I64, [P]),
-        bench_free=(None, [P]),
-    )
+    loaded = ctypes.CDLL(str(folder / "libmatmul_bench.so"))
+    for name, (result, arguments) in FUNCTIONS.items():
+        function = getattr(loaded, name)
+        function.restype, function.argtypes = result, arguments
+    return loaded
+
+
+def sets_here(bench: ctypes.CDLL) -> list[str]:
+    """The kernel sets that run here, best first."""
+    runs, found = I32(), []
+    for index in range(100):
+        name = bench.es_kernel_set(index, ctypes.byref(runs))
+        if name is None:
+            break
+        if runs.value:
+            found.append(name.decode())
+    return found
 
 
 class Ours:
     def __init__(
         self,
         bench: ctypes.CDLL,
-        kernel_set: str | None,
+        kernel_set: str,
         type_id: int,
         shape: tuple[int, int],
         blocks: NDArray[np.uint8],
         threads: int,
     ) -> None:
         self.bench, self.shape = bench, shape
-        name = kernel_set.encode() if kernel_set else None
         self.handle = bench.bench_create(
-            name, type_id, *shape, blocks.ctypes.data, blocks.nbytes, threads
+            kernel_set.encode(), type_id, *shape, blocks.ctypes.data, blocks.nbytes, threads
         )
         if not self.handle:
             sys.exit(f"no kernel set {kernel_set} on this processor")
@@ -181,35 +106,86 @@ class Ours:
     def read(self) -> None:
         self.bench.bench_read(self.handle)
 
+    def num_different(self) -> int:
+        """Rows of panels in which the last product is not ref's, bit for bit."""
+        return self.bench.bench_different(self.handle)
+
     def out(self) -> Floats:
         ld = self.bench.bench_ld(self.handle)
         pointer = self.bench.bench_out(self.handle)
         return np.ctypeslib.as_array(pointer, (self.n_rows, ld))[:, : self.shape[0]].copy()
 
+    def close(self) -> None:
+        self.bench.bench_free(self.handle)
 
-# --- comparing -----------------------------------------------------------------------------------
+
+class Int8Peak:
+    """The most int8 operations a second of a kernel set, measured whenever asked."""
+
+    def __init__(self, bench: ctypes.CDLL, kernel_set: str, threads: int) -> None:
+        self._bench, self._handle = bench, P()
+        name = kernel_set.encode()
+        bench.es_meter_create(name, threads, METER_BYTES, ctypes.byref(self._handle))
+
+    def __call__(self) -> float:
+        return self._bench.es_meter_int8(self._handle)
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """Of one type, as a GGUF file would hold them."""
+
+    name: str
+    shape: tuple[int, int]
+    blocks: NDArray[np.uint8]
+
+    @property
+    def type_id(self) -> int:
+        return gguf.GGMLQuantizationType[self.name].value
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    name: str
-    shape: tuple[int, int]
-    blocks: NDArray[np.uint8]
+    """One product by one kernel set, and by llama.cpp: plain, and repacked where there is that."""
+
+    weights: Weights
+    kernel_set: str
     ours: Ours
-    theirs: list[LlamaCpp]  # plain, and repacked where there is such a form
+    theirs: Sequence[ggml.LlamaCpp] if ggml else tuple[()]
 
 
-def make_case(
-    name: str, bench: ctypes.CDLL, arguments: argparse.Namespace, rng: np.random.Generator
-) -> Case:
-    shape: tuple[int, int] = arguments.shape
-    type_id = gguf.GGMLQuantizationType[name].value
+def make_weights(name: str, shape: tuple[int, int], rng: np.random.Generator) -> Weights | None:
+    """None for a type that only llama.cpp's quantiser makes, where that is missing."""
     weights = rng.standard_normal(shape, np.float32) * np.float32(0.05)
-    blocks = quantise(type_id, weights)
-    ours = Ours(bench, arguments.set, type_id, shape, blocks, arguments.threads)
-    forms = [False, True] if name in REPACKED else [False]
-    theirs = [LlamaCpp(type_id, shape, blocks, arguments.threads, form) for form in forms]
-    return Case(name, shape, blocks, ours, theirs)
+    kind = gguf.GGMLQuantizationType[name]
+    if ggml is not None:
+        return Weights(name, shape, ggml.quantise(kind.value, weights))
+    try:
+        blocks = gguf.quants.quantize(weights, kind)
+    except NotImplementedError:
+        return None
+    return Weights(name, shape, np.ascontiguousarray(blocks).view(np.uint8).reshape(-1))
+
+
+def make_theirs(weights: Weights, threads: int) -> list[ggml.LlamaCpp]:
+    if ggml is None:
+        return []
+    forms = [False, True] if weights.name in ggml.REPACKED else [False]
+    return [
+        ggml.LlamaCpp(weights.type_id, weights.shape, weights.blocks, threads, form)
+        for form in forms
+    ]
+
+
+def check_case(case: Case, n_rows: int, rng: np.random.Generator) -> int:
+    """Computes once, and says what differs; how much does."""
+    case.ours.rows(rng.standard_normal((n_rows, case.weights.shape[1]), np.float32))
+    case.ours.run()
+    different = case.ours.num_different()
+    if different:
+        where = f"{case.kernel_set} {case.weights.name}, {n_rows} rows"
+        print(f"{where}: DIFFERS from ref in {different} rows of panels", flush=True)
+    return different
 
 
 def alternate(
@@ -232,32 +208,45 @@ def alternate(
     return [statistics.median(own) for own in times]
 
 
+HEADER = (
+    "set     type     rows    GOP/s  of int8    GB/s  of read  llama.cpp             ratio\n"
+    "                                                            GOP/s"
+)
+
+
 def time_case(
-    case: Case, n_rows: int, arguments: argparse.Namespace, rng: np.random.Generator
+    case: Case, n_rows: int, peak: Int8Peak, arguments: argparse.Namespace, rng: np.random.Generator
 ) -> str:
-    x = rng.standard_normal((n_rows, case.shape[1]), np.float32)
+    weights = case.weights
+    x = rng.standard_normal((n_rows, weights.shape[1]), np.float32)
     for contestant in [case.ours, *case.theirs]:
         contestant.rows(x)
     runs = [case.ours.run, case.ours.read, *(each.run for each in case.theirs)]
     clock = time.thread_time if arguments.threads == 1 else time.perf_counter
+    before = peak()
     ours, read, *theirs = alternate(runs, arguments.rounds, clock)
-    operations = 2.0 * n_rows * case.shape[0] * case.shape[1] / 1e9
+    int8 = max(before, peak()) / 1e9
+    operations = 2.0 * n_rows * weights.shape[0] * weights.shape[1] / 1e9
+    line = (
+        f"{case.kernel_set:7} {weights.name:7} {n_rows:5}  {operations / ours:7.1f}  "
+        f"{operations / ours / int8:7.2f}  {weights.blocks.nbytes / ours / 1e9:6.1f}  "
+        f"{read / ours:7.2f}"
+    )
+    if not theirs:
+        return line
     best = min(theirs)
     form = "repacked" if len(theirs) > 1 and theirs[1] == best else "plain"
-    return (
-        f"{case.name:7} {n_rows:4}  {operations / ours:7.1f} {operations / best:7.1f} GOP/s "
-        f"{form:8} {best / ours:5.2f} x   {case.blocks.nbytes / ours / 1e9:6.1f} GB/s, "
-        f"{read / ours:4.2f} of a read at {case.blocks.nbytes / read / 1e9:5.1f}"
-    )
+    return f"{line}  {operations / best:9.1f} {form:8}  {best / ours:6.2f} x"
 
 
 def relative_errors(case: Case, rng: np.random.Generator) -> tuple[float, float]:
     """RMS error over RMS value against float64, ours and llama.cpp's, of inputs with outliers."""
-    x = rng.standard_normal((16, case.shape[1])).astype(np.float32)
-    x *= np.where(rng.random(case.shape[1]) < 0.01, 10.0, 1.0).astype(np.float32)
-    kind = gguf.GGMLQuantizationType[case.name]
-    weights = gguf.dequantize(case.blocks.reshape(case.shape[0], -1), kind)
-    weights = weights.view(np.float32).reshape(case.shape).astype(np.float64)
+    shape = case.weights.shape
+    x = rng.standard_normal((16, shape[1])).astype(np.float32)
+    x *= np.where(rng.random(shape[1]) < 0.01, 10.0, 1.0).astype(np.float32)
+    kind = gguf.GGMLQuantizationType[case.weights.name]
+    weights = gguf.dequantize(case.weights.blocks.reshape(shape[0], -1), kind)
+    weights = weights.view(np.float32).reshape(shape).astype(np.float64)
     exact = x.astype(np.float64) @ weights.T
     scale = np.sqrt(np.mean(exact**2))
     errors: list[float] = []
@@ -274,36 +263,87 @@ def shape_of(text: str) -> tuple[int, int]:
 
 
 def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--types", default=TYPES)
     parser.add_argument("--rows", default="1,4,8,16,512")
     parser.add_argument("--shape", type=shape_of, default=(2048, 2048), help="rows x columns")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--set", help="a kernel set; the best one by default")
+    parser.add_argument("--set", help="kernel sets, or all that run here; the best by default")
+    parser.add_argument("--check", action="store_true", help="compare with ref, and time nothing")
     parser.add_argument("--error", action="store_true")
     parser.add_argument("--build", type=Path, help="a folder that keeps the build")
     return parser.parse_args()
 
 
-def compare(arguments: argparse.Namespace, folder: Path) -> None:
-    bench = built(folder)
+def wanted_sets(bench: ctypes.CDLL, given: str | None) -> list[str]:
+    here = sets_here(bench)
+    if given is None:
+        return here[:1]
+    return here if given == "all" else given.split(",")
+
+
+def cases(bench: ctypes.CDLL, arguments: argparse.Namespace) -> Iterator[Case]:
+    """One type after the other, by every set; memory is given back in between."""
     rng = np.random.default_rng(1)
     for name in arguments.types.split(","):
-        case = make_case(name, bench, arguments, rng)
-        if arguments.error:
-            ours, theirs = relative_errors(case, rng)
-            print(f"{name:7} error {ours:.3e}, llama.cpp {theirs:.3e}: {ours / theirs:.3f} x")
+        weights = make_weights(name, arguments.shape, rng)
+        if weights is None:
+            print(f"{name}: left out; only llama-cpp-python's quantiser makes it", flush=True)
             continue
+        theirs = [] if arguments.check else make_theirs(weights, arguments.threads)
+        for kernel_set in wanted_sets(bench, arguments.set):
+            ours = Ours(
+                bench,
+                kernel_set,
+                weights.type_id,
+                weights.shape,
+                weights.blocks,
+                arguments.threads,
+            )
+            yield Case(weights, kernel_set, ours, theirs)
+            ours.close()
+
+
+def compare_errors(bench: ctypes.CDLL, arguments: argparse.Namespace) -> int:
+    rng = np.random.default_rng(1)
+    for case in cases(bench, arguments):
+        ours, theirs = relative_errors(case, rng)
+        name = case.weights.name
+        print(f"{name:7} error {ours:.3e}, llama.cpp {theirs:.3e}: {ours / theirs:.3f} x")
+    return 0
+
+
+def check_and_time(bench: ctypes.CDLL, arguments: argparse.Namespace) -> int:
+    """How many cases differ from ref; those are not timed."""
+    rng = np.random.default_rng(1)
+    num_cases = num_wrong = 0
+    peaks = {
+        name: Int8Peak(bench, name, arguments.threads) for name in wanted_sets(bench, arguments.set)
+    }
+    if not arguments.check:
+        print(HEADER)
+    for case in cases(bench, arguments):
         for n_rows in map(int, arguments.rows.split(",")):
-            print(time_case(case, n_rows, arguments, rng), flush=True)
+            num_cases += 1
+            if check_case(case, n_rows, rng):
+                num_wrong += 1
+            elif not arguments.check:
+                print(time_case(case, n_rows, peaks[case.kernel_set], arguments, rng), flush=True)
+    print(f"{num_cases} cases compared with ref, {num_wrong} differ")
+    return num_wrong
 
 
-def main() -> None:
+def main() -> int:
     arguments = parse()
+    if arguments.error and ggml is None:
+        sys.exit("--error compares with llama.cpp: pip install llama-cpp-python")
     with tempfile.TemporaryDirectory() as folder:
-        compare(arguments, arguments.build or Path(folder))
+        bench = built(arguments.build or Path(folder))
+        return int((compare_errors if arguments.error else check_and_time)(bench, arguments) > 0)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

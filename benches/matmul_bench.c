@@ -1,5 +1,6 @@
-// What benches/matmul.py times: products of random weights, by any kernel set and on any number of
-// threads, and a plain read of the same memory. Built as a library of its own, never shipped.
+// What benches/matmul.py checks and times: products of random weights, by any kernel set and on any
+// number of threads, and a plain read of the same memory. A library of its own, never shipped.
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,7 +10,10 @@
 
 #define BENCH __attribute__((visibility("default")))
 
-enum { PANELS_A_UNIT = 8 };
+enum {
+    PANELS_A_UNIT = 8,
+    CHECKED_PRODUCTS = 1 << 26, // multiplications that ref does in a fraction of a second
+};
 
 typedef struct {
     const es_kernels *kernels;
@@ -19,6 +23,7 @@ typedef struct {
     int64_t n_rows;
     float *out;
     volatile uint64_t sink;
+    atomic_llong n_different;
 } bench;
 
 // Activations come quantised by the set itself from `x` (n_rows, n_cols).
@@ -82,6 +87,38 @@ BENCH double bench_matmul(bench *b) {
 // (n_rows, ld), ld = 16 * panels.
 BENCH const float *bench_out(const bench *b) { return b->out; }
 BENCH int64_t bench_ld(const bench *b) { return b->weight->n_panels * 16; }
+
+// How many panels ref computes again: all of them, or as many as it can do soon.
+static int64_t n_checked(const bench *b) {
+    const int64_t products = 16 * b->weight->n_cols * b->n_rows;
+    const int64_t n = CHECKED_PRODUCTS / products + 2;
+    return n < b->weight->n_panels ? n : b->weight->n_panels;
+}
+
+// Checked panels lie evenly between the first and the last.
+static void check_units(void *context, int64_t first, int64_t end, int32_t worker) {
+    bench *b = context;
+    (void)worker;
+    const int64_t n = n_checked(b), ld = b->weight->n_panels * 16;
+    float *expected = malloc((size_t)b->n_rows * 16 * sizeof *expected);
+    for (int64_t i = first; i < end; i++) {
+        const int64_t panel = n > 1 ? i * (b->weight->n_panels - 1) / (n - 1) : 0;
+        es_kernels_ref()->matmul(b->weight, panel, 1, &b->a, b->n_rows, expected, 16);
+        for (int64_t r = 0; r < b->n_rows; r++) {
+            if (memcmp(expected + r * 16, b->out + r * ld + panel * 16, 64) != 0) {
+                atomic_fetch_add(&b->n_different, 1);
+            }
+        }
+    }
+    free(expected);
+}
+
+// How many rows of panels the last product has in other bits than ref's.
+BENCH int64_t bench_different(bench *b) {
+    atomic_store(&b->n_different, 0);
+    es_pool_run(b->pool, check_units, b, n_checked(b), 1);
+    return atomic_load(&b->n_different);
+}
 
 static void read_units(void *context, int64_t first, int64_t end, int32_t worker) {
     bench *b = context;
