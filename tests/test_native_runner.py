@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,6 +24,7 @@ from edgeserve.loader.gguf import ModelFile, read_gguf
 from edgeserve.loader.tensors import TensorReader
 from edgeserve.models import build_plan
 from edgeserve.plan.ops import Attention, Plan
+from edgeserve.plan.weights import WeightView
 from edgeserve.runner.batch import Batch, RowGroup
 from edgeserve.runner.native_runner import NativeRunner
 from edgeserve.runner.oracle_runner import OracleRunner
@@ -234,23 +236,32 @@ def test_any_schedule_gives_the_same_bits(
         assert np.concatenate(got[i]).tobytes() == expected[i].tobytes()
 
 
-def test_soft_cap_and_scale_are_the_oracles(
-    model_file: Callable[[str, str], ModelFile], runner_of: Callable[..., NativeRunner]
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"soft_cap": 3.0, "scale": 0.4},
+        {"sinks": WeightView("output_norm.weight", (4,), "F32")},
+    ],
+    ids=str,
+)
+def test_other_attention_is_the_oracles(
+    model_file: Callable[[str, str], ModelFile],
+    runner_of: Callable[..., NativeRunner],
+    changes: dict[str, Any],
 ) -> None:
     """Attributes that no family here uses yet."""
     file, ids = model_file("llama", "F32"), tokens(40)
     plan = build_plan(file.metadata, file.tensors)
-    capped = replace(
+    changed = replace(
         plan,
         operations=tuple(
-            replace(op, soft_cap=3.0, scale=0.4) if isinstance(op, Attention) else op
-            for op in plan.operations
+            replace(op, **changes) if isinstance(op, Attention) else op for op in plan.operations
         ),
     )
-    runner = runner_of(file, plan=capped)
+    runner = runner_of(file, plan=changed)
     got = in_chunks(runner, timeline(runner, ids, range(8)), 40)
     with TensorReader(file) as tensors:
-        oracle = OracleRunner(capped, tensors, num_blocks=8, dtype=np.float64)
+        oracle = OracleRunner(changed, tensors, num_blocks=8, dtype=np.float64)
     oracle.execute(Batch.from_groups([RowGroup(ids, 0, [list(range(8))], 40)], 1))
     error = np.sqrt(np.mean((got - oracle.logits()) ** 2) / np.mean(oracle.logits() ** 2))
     assert error < 2e-3
