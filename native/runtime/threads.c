@@ -1,9 +1,11 @@
-// The pool: one counter to claim chunks from, one word to sleep on.
+// The pool: a counter per worker to claim chunks from, one word to sleep on.
 //
-// A region is published by its number, `generation`. Workers copy its description and claim chunks
-// from a counter that carries the same number: a worker that comes late, or was put to sleep by
-// the system on the way, can claim nothing and so holds nobody up. The caller claims too, and
-// leaves when every unit is done.
+// A region's chunks are shared out in ranges, one a worker, so that each reads its own stretch of
+// memory from front to back; whoever has finished helps the next, a chunk at a time. A region is
+// published by its number, `generation`. Workers copy its description and claim chunks from
+// counters that carry the same number: a worker that comes late, or was put to sleep by the system
+// on the way, can claim nothing and so holds nobody up. The caller claims too, and leaves when
+// every unit is done.
 #include "runtime/threads.h"
 
 #include <stdlib.h>
@@ -31,18 +33,25 @@ typedef struct {
     es_os_thread *thread;
 } worker;
 
+// Of one worker: how much of its range of chunks is claimed.
+typedef struct {
+    _Alignas(64) atomic_ullong claim; // high half: generation; low half: chunks claimed
+} share;
+
 struct es_pool {
     int32_t n_threads;
     worker *workers; // n_threads - 1
 
-    // The region that runs. Written while `claim` is closed and carries the new number: whoever
+    share *shares; // n_threads
+    size_t shares_bytes;
+
+    // The region that runs. Written while all claims are closed and carry the new number: whoever
     // reads a new member fails to claim under the old number.
     _Atomic(es_region_fn) fn;
     _Atomic(void *) context;
     atomic_llong n_units;
     atomic_llong grain;
 
-    _Alignas(64) atomic_ullong claim; // high half: generation; low half: chunks claimed
     _Alignas(64) atomic_llong n_done; // units
     _Alignas(64) atomic_uint generation;
     atomic_uint n_sleeping;
@@ -58,11 +67,12 @@ typedef struct {
     int64_t grain;
 } region;
 
-// Takes the next chunk of region `generation`: its number, or -1 when there is none.
-static int64_t claim_chunk(es_pool *pool, uint32_t generation, int64_t n_chunks) {
-    unsigned long long claim = atomic_load_explicit(&pool->claim, memory_order_acquire);
-    while ((uint32_t)(claim >> 32) == generation && (int64_t)(uint32_t)claim < n_chunks) {
-        if (atomic_compare_exchange_weak_explicit(&pool->claim, &claim, claim + 1,
+// Takes the next of a share's n chunks in region `generation`: its number, or -1 when there is
+// none.
+static int64_t claim_chunk(share *from, uint32_t generation, int64_t n) {
+    unsigned long long claim = atomic_load_explicit(&from->claim, memory_order_acquire);
+    while ((uint32_t)(claim >> 32) == generation && (int64_t)(uint32_t)claim < n) {
+        if (atomic_compare_exchange_weak_explicit(&from->claim, &claim, claim + 1,
                                                   memory_order_acq_rel, memory_order_acquire)) {
             return (int64_t)(uint32_t)claim;
         }
@@ -70,23 +80,38 @@ static int64_t claim_chunk(es_pool *pool, uint32_t generation, int64_t n_chunks)
     return -1;
 }
 
-static void run_chunks(es_pool *pool, const region *r, uint32_t generation, int32_t index) {
+// Runs what is left of the range of worker `owner`; the number of units.
+static int64_t run_range(es_pool *pool, const region *r, uint32_t generation, int32_t owner,
+                         int32_t index) {
     const int64_t n_chunks = (r->n_units + r->grain - 1) / r->grain;
+    const int64_t from = n_chunks * owner / pool->n_threads;
+    const int64_t to = n_chunks * (owner + 1) / pool->n_threads;
+    int64_t n_done = 0;
     for (;;) {
-        const int64_t chunk = claim_chunk(pool, generation, n_chunks);
+        const int64_t chunk = claim_chunk(&pool->shares[owner], generation, to - from);
         if (chunk < 0) {
-            return;
+            return n_done;
         }
-        const int64_t first = chunk * r->grain;
+        const int64_t first = (from + chunk) * r->grain;
         const int64_t end = first + r->grain < r->n_units ? first + r->grain : r->n_units;
         r->fn(r->context, first, end, index);
-        const int64_t before =
-            atomic_fetch_add_explicit(&pool->n_done, end - first, memory_order_acq_rel);
-        if (before + (end - first) == r->n_units) {
-            atomic_store_explicit(&pool->done_word, generation, memory_order_seq_cst);
-            if (atomic_load_explicit(&pool->caller_sleeps, memory_order_seq_cst)) {
-                es_os_wake_all(&pool->done_word);
-            }
+        n_done += end - first;
+    }
+}
+
+static void run_chunks(es_pool *pool, const region *r, uint32_t generation, int32_t index) {
+    int64_t n_done = 0;
+    for (int32_t i = 0; i < pool->n_threads; i++) {
+        n_done += run_range(pool, r, generation, (index + i) % pool->n_threads, index);
+    }
+    if (n_done == 0) {
+        return; // of an old region nothing may be touched
+    }
+    const int64_t before = atomic_fetch_add_explicit(&pool->n_done, n_done, memory_order_acq_rel);
+    if (before + n_done == r->n_units) {
+        atomic_store_explicit(&pool->done_word, generation, memory_order_seq_cst);
+        if (atomic_load_explicit(&pool->caller_sleeps, memory_order_seq_cst)) {
+            es_os_wake_all(&pool->done_word);
         }
     }
 }
@@ -135,13 +160,17 @@ static void worker_main(void *argument) {
 
 static void publish(es_pool *pool, const region *r, uint32_t generation) {
     const unsigned long long tag = (unsigned long long)generation << 32;
-    atomic_store_explicit(&pool->claim, tag | UINT32_MAX, memory_order_release); // closed
+    for (int32_t i = 0; i < pool->n_threads; i++) { // closed
+        atomic_store_explicit(&pool->shares[i].claim, tag | UINT32_MAX, memory_order_release);
+    }
     atomic_store_explicit(&pool->fn, r->fn, memory_order_release);
     atomic_store_explicit(&pool->context, r->context, memory_order_release);
     atomic_store_explicit(&pool->n_units, r->n_units, memory_order_release);
     atomic_store_explicit(&pool->grain, r->grain, memory_order_release);
     atomic_store_explicit(&pool->n_done, 0, memory_order_release);
-    atomic_store_explicit(&pool->claim, tag, memory_order_release); // open
+    for (int32_t i = 0; i < pool->n_threads; i++) { // open
+        atomic_store_explicit(&pool->shares[i].claim, tag, memory_order_release);
+    }
     atomic_store_explicit(&pool->generation, generation, memory_order_seq_cst);
     if (atomic_load_explicit(&pool->n_sleeping, memory_order_seq_cst) > 0) {
         es_os_wake_all(&pool->generation);
@@ -173,8 +202,10 @@ es_status es_pool_create(int32_t n_threads, es_pool **out) {
         return ES_ERR_MEMORY;
     }
     pool->n_threads = 1;
+    pool->shares_bytes = (size_t)n_threads * sizeof *pool->shares;
+    pool->shares = es_os_pages(pool->shares_bytes, 0);
     pool->workers = calloc((size_t)n_threads, sizeof *pool->workers);
-    if (pool->workers == NULL) {
+    if (pool->shares == NULL || pool->workers == NULL) {
         es_pool_free(pool);
         return ES_ERR_MEMORY;
     }
@@ -202,6 +233,9 @@ void es_pool_free(es_pool *pool) {
         es_os_thread_join(pool->workers[i].thread);
     }
     free(pool->workers);
+    if (pool->shares != NULL) {
+        es_os_pages_free(pool->shares, pool->shares_bytes);
+    }
     es_os_pages_free(pool, (sizeof *pool + 63) / 64 * 64);
 }
 

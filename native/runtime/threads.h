@@ -1,8 +1,8 @@
 // A pool of worker threads that run one region at a time, and wait cheaply between regions.
 //
-// Workers claim units in chunks from one counter, so that a busy core delays its share and no
-// more. Between regions they spin for a bounded time, then sleep on a futex (or the system's
-// wait-on-address). Nothing here allocates after creation.
+// Each worker claims units in chunks, from a stretch of its own and then from the others', so that
+// a busy core delays its share and no more. Between regions they spin for a bounded time, then
+// sleep on a futex (or the system's wait-on-address). Nothing here allocates after creation.
 #ifndef ES_RUNTIME_THREADS_H
 #define ES_RUNTIME_THREADS_H
 
