@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from edgeserve import cli
+from edgeserve.bench import session
 from edgeserve.bench.contestant import Native, open_native
 from edgeserve.bench.profile import BEFORE, OUTSIDE, OperationTime, Profile, profile
 from edgeserve.bench.report import Machine, Measured, ModelFacts, Report
@@ -383,6 +384,15 @@ def test_without_llama_cpp_the_error_says_what_to_install(
     assert "pip install llama-cpp-python (or leave out --against llama.cpp)" in printed
 
 
+def test_a_model_that_memory_does_not_hold_is_refused_before_it_is_loaded(
+    tiny: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "available_memory", lambda: tiny.stat().st_size - 1)
+    assert cli.main(["bench", str(tiny), *SHORT]) == 1
+    printed = capsys.readouterr().err
+    assert printed.startswith("edgeserve: error: no memory for a model of ")
+
+
 def test_llama_cpp_is_measured_in_both_modes(
     tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], llama_cpp: ModuleType
 ) -> None:
@@ -441,11 +451,11 @@ tokens/s  edgeserve  of read  of int8  llama.cpp (repacked)   ratio
 tg2            20.0     0.50     0.20                  10.0  2.00 x
 pp8 at 4,096 left out: it is too deep
 
-tg2, ms a step, of 2      ms   share  GB/s  of read  GOP/s  of int8
-ffn_down              30.000   60.0%  10.0     0.50     50     0.25
-attention             19.750   39.5%  10.1     0.51     25
-the rest               0.250    0.5%
-all                   50.000  100.0%"""
+tg2: a step of 2      ms   share  GB/s  of read  GOP/s  of int8
+ffn_down          30.000   60.0%  10.0     0.50     50     0.25
+attention         19.750   39.5%  10.1     0.51     25
+the rest           0.250    0.5%
+all               50.000  100.0%"""
     )
 
 

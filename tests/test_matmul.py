@@ -1,5 +1,5 @@
 """benches/matmul.py: the error of products against float64, beside llama.cpp's, of the same weights
-and rows; and that it compares with ref what it times. All bits are tests/test_kernels.py's business.
+and rows; and that it compares with ref what it times. Bits are tests/test_kernels.py's business.
 """
 
 from __future__ import annotations

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -75,11 +74,7 @@ class Report:
     @property
     def limits(self) -> Limits:
         """Medians over all rounds of all measures."""
-        every = [limits for each in self.measured for limits in each.timing.limits]
-        return Limits(
-            statistics.median(limits.read_bytes_per_s for limits in every),
-            statistics.median(limits.int8_per_s for limits in every),
-        )
+        return Limits.usual(limits for each in self.measured for limits in each.timing.limits)
 
     def as_dict(self) -> dict[str, object]:
         """For JSON: plain values, speeds in units a second."""

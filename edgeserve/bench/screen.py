@@ -64,10 +64,10 @@ def _measure(found: Measured, others: Sequence[str]) -> list[str]:
 
 
 def _profile(profile: Profile) -> Iterator[str]:
-    per = "step" if profile.num_steps == 1 else f"step, of {profile.num_steps}"
+    steps = "one step" if profile.num_steps == 1 else f"a step of {profile.num_steps}"
     rows = [
         [
-            f"{profile.measure.name}, ms a {per}",
+            f"{profile.measure.name}: {steps}",
             "ms",
             "share",
             "GB/s",

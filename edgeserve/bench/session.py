@@ -23,11 +23,12 @@ from edgeserve.bench.workload import (
     work_of,
 )
 from edgeserve.binding.meter import NativeMeter
-from edgeserve.errors import InvalidRequestError
+from edgeserve.errors import InvalidRequestError, OutOfMemoryError
 from edgeserve.frozen import frozen
 from edgeserve.loader.gguf import ModelFile, read_gguf
 from edgeserve.loader.machine import available_memory
 from edgeserve.loader.processor import read_processor
+from edgeserve.loader.recommend import human_size
 from edgeserve.models import build_plan
 from edgeserve.plan.ops import Plan
 from edgeserve.runner.native_runner import num_cores
@@ -69,6 +70,7 @@ def bench(
     module = load_llama_cpp() if options.against_llama_cpp else None
     num_threads = options.num_threads or num_cores()
     file = read_gguf(path)
+    _require_memory(file, copies=1 if module is None else 3)
     plan = build_plan(file.metadata, file.tensors)
     measures, left_out = _choose(plan, options.sizes)
     with ExitStack() as opened:
@@ -91,11 +93,22 @@ def bench(
             measured=tuple(Measured(t, work_of(costs, t.measure.steps())) for t in timings),
             left_out=left_out,
             profiles=tuple(
-                profile(ours, timing.measure, timing.limits[-1], clock)
+                profile(ours, timing.measure, timing.usual_limits, clock)
                 for timing in timings
                 if timing.measure in _profiled(measures)
             ),
         )
+
+
+def _require_memory(file: ModelFile, *, copies: int) -> None:
+    """All contestants hold the model at once. Raises OutOfMemoryError."""
+    if _size_bytes(file) * copies > available_memory():
+        times = "" if copies == 1 else f", {copies} times over"
+        raise OutOfMemoryError(f"a model of {human_size(_size_bytes(file))}{times}")
+
+
+def _size_bytes(file: ModelFile) -> int:
+    return sum(part.stat().st_size for part in file.paths)
 
 
 def _choose(plan: Plan, sizes: Sizes) -> tuple[tuple[Measure, ...], tuple[LeftOut, ...]]:
@@ -135,8 +148,8 @@ def _profiled(measures: Sequence[Measure]) -> set[Measure]:
 
 
 def _model(name: str, file: ModelFile, plan: Plan, weight_bytes: int) -> ModelFacts:
-    size = sum(part.stat().st_size for part in file.paths)
-    return ModelFacts(name, file.paths[0], plan.architecture, size, weight_bytes, plan.max_position)
+    size, path = _size_bytes(file), file.paths[0]
+    return ModelFacts(name, path, plan.architecture, size, weight_bytes, plan.max_position)
 
 
 def _machine(num_threads: int, kernels: str, load: float | None) -> Machine:

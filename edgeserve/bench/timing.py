@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from edgeserve.bench.contestant import Contestant
@@ -28,6 +28,15 @@ class Limits:
     read_bytes_per_s: float
     int8_per_s: float
 
+    @classmethod
+    def usual(cls, limits: Iterable[Limits]) -> Limits:
+        """The medians."""
+        found = list(limits)
+        return cls(
+            statistics.median(each.read_bytes_per_s for each in found),
+            statistics.median(each.int8_per_s for each in found),
+        )
+
 
 @frozen
 class Timing:
@@ -40,6 +49,10 @@ class Timing:
     def tokens_per_s(self, name: str) -> float:
         """The median over the rounds."""
         return self.measure.total_tokens / statistics.median(self.seconds[name])
+
+    @property
+    def usual_limits(self) -> Limits:
+        return Limits.usual(self.limits)
 
     @property
     def ours(self) -> str:
