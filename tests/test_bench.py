@@ -21,6 +21,7 @@ from edgeserve.bench.roofline import roofline_svg
 from edgeserve.bench.screen import lines_of
 from edgeserve.bench.timing import Limits, Timing, alternate
 from edgeserve.bench.workload import Kind, LeftOut, Measure, Sizes, Work, fitting, work_of
+from edgeserve.binding.executor import kernel_sets
 from edgeserve.binding.meter import NativeMeter
 from edgeserve.errors import InvalidRequestError, LibraryError
 from edgeserve.loader.gguf import read_gguf
@@ -222,7 +223,7 @@ def test_regions_are_timed_while_asked_and_no_longer(tiny: Path) -> None:
 # --- limits --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kernels", [None, "ref"])
+@pytest.mark.parametrize("kernels", [None, *(name for name, runs in kernel_sets() if runs)])
 def test_limits_are_measured(kernels: str | None) -> None:
     meter = NativeMeter(num_threads=2, kernels=kernels, num_bytes=16 << 20)
     assert 1e8 < meter.read_bytes_per_s() < 1e13

@@ -31,7 +31,8 @@ def _facts(report: Report) -> Iterator[tuple[str, str]]:
         f"{human_size(model.weight_bytes)} of weights in memory)",
     )
     yield "machine", f"{machine.processor}, {machine.cores} cores, {machine.system}"
-    yield "computing", f"{machine.threads} threads, kernel set {machine.kernels}"
+    plural = "s" * (machine.threads > 1)
+    yield "computing", f"{machine.threads} thread{plural}, kernel set {machine.kernels}"
     yield (
         "limits",
         f"memory is read at {human_size(limits.read_bytes_per_s)}/s, "

@@ -22,7 +22,7 @@ SIMD i32x16 peak_dot(i32x16 total, line w, line q) {
     for (int i = 0; i < 64; i++) {
         sum += (int16_t)w.bytes[i] * (int16_t)q.bytes[i];
     }
-    total.lane[0] += sum;
+    total.lane[0] = (int32_t)((uint32_t)total.lane[0] + (uint32_t)sum); // wraps
     return total;
 }
 
