@@ -18,6 +18,7 @@ import subprocess
 import sys
 import sysconfig
 import tarfile
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -100,6 +101,32 @@ MUTATIONS = (
         "es_noise_key(row->seed, row->n_history, ES_TOKEN_STREAM)",
     ),
     Mutation(
+        "groups of a float sum go on from the sum before",
+        "native/kernels/generic/matmul_float.h",
+        "for (int i = 0; i < P * R; i++) { group[i] = f32_zero(); }",
+        "for (int i = 0; i < P * R; i++) { group[i] = F[i]; }",
+        "{ F[i] = f32_add(F[i], group[i]); }",
+        "{ F[i] = group[i]; }",
+    ),
+    Mutation(
+        "a window one position short",
+        "native/plan/attention.c",
+        "end > window ? end - window : 0",
+        "end > window ? end - window + 1 : 0",
+    ),
+    Mutation(
+        "sinks without weight",
+        "native/plan/attention.c",
+        "if (c->attention->sinks >= 0) {",
+        "if (c->attention->sinks >= executor->plan.n_vectors) {",
+    ),
+    Mutation(
+        "equals go to the highest id",
+        "native/sampling/sampler.c",
+        "a.logit > b.logit : a.id < b.id",
+        "a.logit > b.logit : a.id > b.id",
+    ),
+    Mutation(
         "a worker keeps the prepared input of the region before",
         "native/plan/linear.c",
         "if (own->prepared != c->executor->region_serial) {",
@@ -156,7 +183,7 @@ def stage(folder: Path) -> dict[str, str]:
 
 
 def red_tests(folder: Path, *, max_failures: int) -> list[str]:
-    """Names of the programs and tests that fail, of Python's the first `max_failures`."""
+    """Names of the programs and tests that fail, until there are `max_failures`."""
     red: list[str] = []
     for program in PROGRAMS:
         arguments = [] if program == "contract_test" else ["quick"]
@@ -164,6 +191,8 @@ def red_tests(folder: Path, *, max_failures: int) -> list[str]:
             [folder / "build" / program, *arguments], capture_output=True, check=False
         )
         red += [program] if done.returncode != 0 else []
+        if len(red) >= max_failures:
+            return red
     # Without site (-S) the installed package's import hook is not there.
     options = ["-S", "-P", "-m", "pytest", "-p", "no:cacheprovider", "-rf", "--tb=no"]
     options += [f"--maxfail={max_failures}"]
@@ -222,9 +251,11 @@ def main() -> int:
     for mutation in MUTATIONS:
         if given.names and not any(name in mutation.name for name in given.names):
             continue
+        start = time.monotonic()
         red = mutate(folder, mutation, 1000 if given.all_tests else 1)
         unseen += not red
-        print(f"{mutation.name}: {', '.join(red) or 'NO TEST SEES IT'}", flush=True)
+        seen_by = ", ".join(red) or "NO TEST SEES IT"
+        print(f"{mutation.name}: {seen_by} ({time.monotonic() - start:.0f} s)", flush=True)
     return int(unseen > 0)
 
 
