@@ -9,7 +9,7 @@ import random
 import signal
 import threading
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
@@ -30,7 +30,10 @@ from edgeserve.loader.gguf import ModelFile, read_gguf
 from edgeserve.loader.tensors import TensorReader
 from edgeserve.models import build_plan
 from edgeserve.runner.batch import BLOCK_SIZE, Batch, RowGroup
-from edgeserve.runner.native_runner import NativeRunner, _PlanWriter
+from edgeserve.runner.native_runner import (
+    NativeRunner,
+    _PlanWriter,  # pyright: ignore[reportPrivateUsage]
+)
 
 from .test_native_runner import NUM_BLOCKS, SETS, Setup, open_runner, poison
 from .test_oracle import MODELS, Timeline, tokens
@@ -66,7 +69,7 @@ def one_group(count: int, num_logits_rows: int = 1) -> Batch:
 
 
 @contextmanager
-def in_background(work: Callable[[], None]) -> Iterator[None]:
+def in_background(work: Callable[[], None]) -> Generator[None]:
     """Runs `work` in a thread, which has to end well, and soon after the body does."""
     with ThreadPoolExecutor(1) as pool:
         future = pool.submit(work)

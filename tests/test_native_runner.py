@@ -115,7 +115,7 @@ def in_chunks(runner: NativeRunner, line: Timeline, size: int) -> Logits:
 def poison(runner: NativeRunner, *, but: Sequence[Sequence[int]] = ()) -> None:
     """NaN into every block, but for those of each cache group that are named."""
     for g in range(len(runner.cache_groups)):
-        kept = set(but[g]) if but else set()
+        kept = set[int](but[g] if but else ())
         free = [block for block in range(runner.num_blocks) if block not in kept]
         nan = np.full(runner.block_bytes(g) // 2 * len(free), np.nan, np.float16)
         runner.write_blocks(g, free, nan.tobytes())
