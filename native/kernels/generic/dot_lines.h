@@ -10,9 +10,12 @@
 // parameter would make them variable-length arrays, on the stack.
 enum { ROWS_MAX = 12 };
 
-// One panel, or a stretch of it, and R rows of activations from `first_row`.
+enum { FETCH_AHEAD = 2048 }; // bytes
+
+// Panels, or a stretch of one, and R rows of activations from `first_row`.
 typedef struct {
     const uint8_t *panel; // packed blocks, or expanded ones
+    int64_t panel_bytes;  // from one panel to the next
     int64_t n_blocks;
     const es_activation *a;
     int64_t first_block; // of the activations that belong to panel's first
@@ -20,6 +23,13 @@ typedef struct {
     float *out; // (R, ld), at the panel's first lane
     int64_t ld;
 } panel_rows;
+
+// Processors fetch a stream ahead within a page of 4 KiB; this asks for what lies past its end too.
+SIMD void fetch_ahead(const uint8_t *block, int block_bytes) {
+    for (int i = 0; i < block_bytes; i += 64) {
+        __builtin_prefetch(block + FETCH_AHEAD + i);
+    }
+}
 
 // How a line comes about: from bits of a packed run, or as it lies in an expanded one.
 typedef enum { PACKED, EXPANDED } line_source;

@@ -106,45 +106,57 @@ SIMD void dot_expanded_block(es_type type, const expanded_256 *block, const int8
     }
 }
 
-// Continues from what is in out unless this is the first stretch of the panel.
-SIMD void matmul_256(es_type type, line_source source, int R, const panel_rows *p) {
+// P panels, block by block in turn, times R rows. Continues from what is in out unless this is the
+// panel's first stretch.
+SIMD void matmul_256(es_type type, line_source source, int P, int R, const panel_rows *p) {
     const format f = format_of(type);
     const int64_t stride = p->a->stride_q, stride_d = p->a->stride_d;
     const int8_t *q = p->a->q + p->first_row * stride + p->first_block * 256;
     const float *da = p->a->d + p->first_row * stride_d + p->first_block;
     const int16_t *sums16 = p->a->sums + (p->first_row * stride + p->first_block * 256) / 16;
+    const int64_t block_bytes = source == PACKED ? f.block_bytes : (int64_t)sizeof(expanded_256);
     const uint8_t *block = p->panel;
     block_scales scales;
     f32x16 F[ROWS_MAX];
-    UNROLL for (int r = 0; r < R; r++) {
-        F[r] = source == PACKED || p->first_block == 0 ? f32_zero() : f32_load(p->out + r * p->ld);
+    UNROLL for (int i = 0; i < P * R; i++) {
+        F[i] = source == PACKED || p->first_block == 0 ? f32_zero() : f32_load(p->out + i * p->ld);
     }
-    for (int64_t b = 0; b < p->n_blocks; b++, q += 256, da++, sums16 += 16) {
-        const expanded_256 *wide = (const expanded_256 *)block;
-        i32x16 I[ROWS_MAX], N[ROWS_MAX];
-        UNROLL for (int r = 0; r < R; r++) { I[r] = N[r] = i32_splat(0); }
-        if (source == PACKED) {
-            read_scales(type, block, &scales);
-            dot_packed_block(type, block, &scales, q, stride, R, I);
-        } else {
-            dot_expanded_block(type, wide, q, stride, R, I);
+    for (int64_t b = 0; b < p->n_blocks; b++, q += 256, da++, sums16 += 16, block += block_bytes) {
+        UNROLL for (int panel = 0; panel < P; panel++) {
+            const uint8_t *at = block + panel * p->panel_bytes;
+            if (source == PACKED && P == 1) {
+                fetch_ahead(at, f.block_bytes);
+            }
+            const expanded_256 *wide = (const expanded_256 *)at;
+            i32x16 I[ROWS_MAX], N[ROWS_MAX];
+            UNROLL for (int r = 0; r < R; r++) { I[r] = N[r] = i32_splat(0); }
+            if (source == PACKED) {
+                read_scales(type, at, &scales);
+                dot_packed_block(type, at, &scales, q, stride, R, I);
+            } else {
+                dot_expanded_block(type, wide, q, stride, R, I);
+            }
+            if (reads_sums(&f)) {
+                const int8_t *min = f.has_min ? scales.min : scales.scale;
+                dot_sums(&f, source == PACKED ? min : NULL, wide, sums16, stride / 16, R, N);
+            }
+            const uint16_t *halfs = (const uint16_t *)at;
+            const f32x16 d = source == PACKED ? f16_load(halfs) : f32_load(wide->d);
+            f32x16 m = f32_zero();
+            if (f.has_min) {
+                m = source == PACKED ? f16_load(halfs + 16) : f32_load(wide->m);
+            }
+            UNROLL for (int r = 0; r < R; r++) {
+                f32x16 *sum = &F[panel * R + r];
+                *sum = close_256(&f, I[r], N[r], d, m, da[r * stride_d], *sum);
+            }
         }
-        if (reads_sums(&f)) {
-            const int8_t *min = f.has_min ? scales.min : scales.scale;
-            dot_sums(&f, source == PACKED ? min : NULL, wide, sums16, stride / 16, R, N);
-        }
-        const uint16_t *halfs = (const uint16_t *)block;
-        const f32x16 d = source == PACKED ? f16_load(halfs) : f32_load(wide->d);
-        f32x16 m = f32_zero();
-        if (f.has_min) {
-            m = source == PACKED ? f16_load(halfs + 16) : f32_load(wide->m);
-        }
+    }
+    UNROLL for (int panel = 0; panel < P; panel++) {
         UNROLL for (int r = 0; r < R; r++) {
-            F[r] = close_256(&f, I[r], N[r], d, m, da[r * stride_d], F[r]);
+            f32_store(p->out + r * p->ld + panel * ES_LANES, F[panel * R + r]);
         }
-        block += source == PACKED ? (size_t)f.block_bytes : sizeof *wide;
     }
-    UNROLL for (int r = 0; r < R; r++) { f32_store(p->out + r * p->ld, F[r]); }
 }
 
 #endif

@@ -50,35 +50,47 @@ SIMD f32x16 close_32(const format *f, i32x16 total, f32x16 d, f32x16 m, float da
     return f->has_min ? f32_fma(m, f32_mul(f32_splat(da), f32_splat(s)), F) : F;
 }
 
-// Continues from what is in out unless this is the first stretch of the panel.
-SIMD void matmul_32(es_type type, line_source source, int R, const panel_rows *p) {
+// P panels, block by block in turn, times R rows. Continues from what is in out unless this is the
+// panel's first stretch.
+SIMD void matmul_32(es_type type, line_source source, int P, int R, const panel_rows *p) {
     const format f = format_of(type);
     const int64_t stride = p->a->stride_q, stride_d = p->a->stride_d;
     const int8_t *q = p->a->q + p->first_row * stride + p->first_block * 32;
     const float *da = p->a->d + p->first_row * stride_d + p->first_block;
     const float *s = p->a->s + p->first_row * stride_d + p->first_block;
+    const int64_t block_bytes = source == PACKED ? f.block_bytes : (int64_t)sizeof(expanded_32);
     const uint8_t *block = p->panel;
     f32x16 F[ROWS_MAX];
-    UNROLL for (int r = 0; r < R; r++) {
-        F[r] = source == PACKED || p->first_block == 0 ? f32_zero() : f32_load(p->out + r * p->ld);
+    UNROLL for (int i = 0; i < P * R; i++) {
+        F[i] = source == PACKED || p->first_block == 0 ? f32_zero() : f32_load(p->out + i * p->ld);
     }
-    for (int64_t b = 0; b < p->n_blocks; b++, q += 32, da++, s++) {
-        const expanded_32 *wide = (const expanded_32 *)block;
-        i32x16 totals[ROWS_MAX];
-        UNROLL for (int r = 0; r < R; r++) { totals[r] = i32_splat(0); }
-        dot_lines(type, source, source == PACKED ? block + f.runs_at : wide->lines[0], 0, 8, q,
-                  stride, R, NULL, totals);
-        const f32x16 d = source == PACKED ? packed_d(type, block) : f32_load(wide->d);
-        f32x16 m = f32_zero();
-        if (f.has_min) {
-            m = source == PACKED ? packed_m(block) : f32_load(wide->m);
+    for (int64_t b = 0; b < p->n_blocks; b++, q += 32, da++, s++, block += block_bytes) {
+        UNROLL for (int panel = 0; panel < P; panel++) {
+            const uint8_t *at = block + panel * p->panel_bytes;
+            if (source == PACKED && P == 1) {
+                fetch_ahead(at, f.block_bytes);
+            }
+            const expanded_32 *wide = (const expanded_32 *)at;
+            i32x16 totals[ROWS_MAX];
+            UNROLL for (int r = 0; r < R; r++) { totals[r] = i32_splat(0); }
+            dot_lines(type, source, source == PACKED ? at + f.runs_at : wide->lines[0], 0, 8, q,
+                      stride, R, NULL, totals);
+            const f32x16 d = source == PACKED ? packed_d(type, at) : f32_load(wide->d);
+            f32x16 m = f32_zero();
+            if (f.has_min) {
+                m = source == PACKED ? packed_m(at) : f32_load(wide->m);
+            }
+            UNROLL for (int r = 0; r < R; r++) {
+                f32x16 *sum = &F[panel * R + r];
+                *sum = close_32(&f, totals[r], d, m, da[r * stride_d], s[r * stride_d], *sum);
+            }
         }
+    }
+    UNROLL for (int panel = 0; panel < P; panel++) {
         UNROLL for (int r = 0; r < R; r++) {
-            F[r] = close_32(&f, totals[r], d, m, da[r * stride_d], s[r * stride_d], F[r]);
+            f32_store(p->out + r * p->ld + panel * ES_LANES, F[panel * R + r]);
         }
-        block += source == PACKED ? (size_t)f.block_bytes : sizeof *wide;
     }
-    UNROLL for (int r = 0; r < R; r++) { f32_store(p->out + r * p->ld, F[r]); }
 }
 
 #endif
