@@ -360,7 +360,7 @@ def sample_logits(
 
 def sample_rows(library: NativeLibrary, rows: Sequence[SampleRow], keep: list[object]) -> CData:
     """es_sample_row[]; `keep` holds the arrays that the rows point at."""
-    c_rows = library.ffi.new("es_sample_row[]", max(1, len(rows)))
+    c_rows = library.ffi.new("es_sample_row[]", [row.fields for row in rows] or 1)
     keep.append(c_rows)
 
     def pointed(declaration: str, items: Sequence[object]) -> CData:
@@ -371,15 +371,16 @@ def sample_rows(library: NativeLibrary, rows: Sequence[SampleRow], keep: list[ob
         return made
 
     for c_row, row in zip(c_rows, rows, strict=False):
-        for name, value in row.fields.items():
-            setattr(c_row, name, value)
-        c_row.history = pointed("int32_t", row.history)
-        c_row.n_history = len(row.history)
-        c_row.bias_ids = pointed("int32_t", [token_id for token_id, _ in row.bias])
-        c_row.bias_values = pointed("double", [bias for _, bias in row.bias])
-        c_row.n_bias = len(row.bias)
-        c_row.banned = pointed("int32_t", row.banned)
-        c_row.n_banned = len(row.banned)
+        if row.history:
+            c_row.history = pointed("int32_t", row.history)
+            c_row.n_history = len(row.history)
+        if row.bias:
+            c_row.bias_ids = pointed("int32_t", [token_id for token_id, _ in row.bias])
+            c_row.bias_values = pointed("double", [bias for _, bias in row.bias])
+            c_row.n_bias = len(row.bias)
+        if row.banned:
+            c_row.banned = pointed("int32_t", row.banned)
+            c_row.n_banned = len(row.banned)
     return c_rows
 
 
@@ -399,5 +400,6 @@ class _SampleOutput:
     def _result(self, row: int) -> Sampled:
         found = self.sampled[row]
         first = row * TOP_STRIDE
-        top = tuple((self.ids[i], self.logprobs[i]) for i in range(first, first + found.n_top))
+        end = first + found.n_top
+        top = tuple((self.ids[i], self.logprobs[i]) for i in range(first, end))
         return Sampled(found.token, found.logprob, found.rank, bool(found.is_finite), top)
