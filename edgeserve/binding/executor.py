@@ -364,8 +364,6 @@ def sample_rows(library: NativeLibrary, rows: Sequence[SampleRow], keep: list[ob
     keep.append(c_rows)
 
     def pointed(declaration: str, items: Sequence[object]) -> CData:
-        if not items:
-            return library.ffi.NULL
         made = library.ffi.new(f"{declaration}[]", list(items))
         keep.append(made)
         return made
