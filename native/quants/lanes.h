@@ -41,25 +41,22 @@ typedef struct {
     uint8_t count;
 } es_lane_units;
 
+// n_blocks GGUF blocks of each of 16 rows, to as many panel blocks.
+typedef void es_pack_blocks(const uint8_t *const rows[ES_PANEL_LANES], int64_t n_blocks,
+                            uint8_t *panel);
+
 typedef struct {
     es_type type;
     int32_t block_elements;
     int32_t block_bytes;
     es_lane_units units[3]; // from front to back; the rest is zero
-    // Between GGUF's order and the lane's; null where they are the same.
-    void (*to_lane)(const uint8_t *block, uint8_t *lane);
+    es_pack_blocks *pack;
+    // Back to GGUF's order; null where the lane's is the same.
     void (*from_lane)(const uint8_t *lane, uint8_t *block);
 } es_lane_layout;
 
 // NULL for an unknown type.
 const es_lane_layout *es_lane_layout_of(es_type type);
-
-// One panel block out of 16 GGUF blocks.
-void es_panel_block_pack(const es_lane_layout *layout, const uint8_t *const blocks[ES_PANEL_LANES],
-                         uint8_t *panel_block);
-// The same of n_elements floats of each row, which are blocks of one element.
-void es_panel_elements_pack(const es_lane_layout *layout, const uint8_t *const rows[ES_PANEL_LANES],
-                            int64_t n_elements, uint8_t *panel);
 
 // Lane `lane` of a panel block, as a GGUF block.
 void es_panel_block_unpack(const es_lane_layout *layout, const uint8_t *panel_block, int lane,

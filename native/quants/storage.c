@@ -74,18 +74,18 @@ static void fill_panel(const es_lane_layout *layout, const uint8_t *src, int64_t
     static const uint8_t zeros[ES_LANE_MAX];
     const size_t block_bytes = (size_t)layout->block_bytes;
     const size_t row_bytes = (size_t)n_blocks * block_bytes;
-    const uint8_t *blocks[ES_PANEL_LANES];
+    const uint8_t *rows[ES_PANEL_LANES];
     for (int64_t lane = 0; lane < ES_PANEL_LANES; lane++) {
-        blocks[lane] = lane < n_rows ? src + (size_t)lane * row_bytes : zeros;
+        rows[lane] = lane < n_rows ? src + (size_t)lane * row_bytes : zeros;
     }
-    if (layout->block_elements == 1 && n_rows >= ES_PANEL_LANES) {
-        es_panel_elements_pack(layout, blocks, n_blocks, panel);
+    if (n_rows >= ES_PANEL_LANES) {
+        layout->pack(rows, n_blocks, panel);
         return;
     }
-    for (int64_t b = 0; b < n_blocks; b++, panel += block_bytes * ES_PANEL_LANES) {
-        es_panel_block_pack(layout, blocks, panel);
-        for (int64_t lane = 0; lane < ES_PANEL_LANES && lane < n_rows; lane++) {
-            blocks[lane] += block_bytes;
+    for (int64_t block = 0; block < n_blocks; block++) {
+        layout->pack(rows, 1, panel + (size_t)block * block_bytes * ES_PANEL_LANES);
+        for (int64_t lane = 0; lane < n_rows; lane++) {
+            rows[lane] += block_bytes;
         }
     }
 }
