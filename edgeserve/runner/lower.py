@@ -28,6 +28,7 @@ from edgeserve.plan.ops import (
     inputs,
 )
 from edgeserve.plan.rope import RopeSpec
+from edgeserve.plan.weights import WeightView
 from edgeserve.runner.regions import (
     AttentionRegion,
     LinearPart,
@@ -40,11 +41,16 @@ from edgeserve.runner.regions import (
 )
 
 _PANEL = 16
-_UNIT_ROWS = 64
-"""Weight rows that a thread claims at once: long enough a read, short enough to balance."""
+_UNIT_ROWS, _SMALL_UNIT_ROWS, _SMALL_WEIGHT_ROWS = 64, 32, 1024
+"""Weight rows that a thread claims at once: long enough a read, short enough to balance, which in
+a weight of few rows takes half the size."""
 
 _ROW_WISE = (RmsNorm, Linear, GatedActivation, Add, Scale, SoftCap, SelectRows)
 """Operations that need nothing but their row: not its position, nor the cache."""
+
+
+def _unit_rows(weight: WeightView) -> int:
+    return _SMALL_UNIT_ROWS if weight.shape[0] < _SMALL_WEIGHT_ROWS else _UNIT_ROWS
 
 
 def lower(plan: Plan, *, fuse: bool = True) -> LoweredPlan:
@@ -331,7 +337,7 @@ class _Lowering:
             bias=linear.bias,
             scale=linear.scale,
             out=None if stored else chain.out,
-            unit_rows=chain.head_size or _UNIT_ROWS,
+            unit_rows=chain.head_size or _unit_rows(linear.weight),
             up_weight=chain.up.weight if chain.up is not None else None,
             up_bias=chain.up.bias if chain.up is not None else None,
             gate=chain.gate,
