@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import cast
 
 import pytest
 
-from edgeserve.engine import fair_lock
-from edgeserve.engine.fair_lock import FairLock
+from edgeserve.engine.fair_lock import FairLock, new_turn
 
 SECONDS = 30
+
+
+@contextmanager
+def held(lock: FairLock) -> Generator[None]:
+    turn = new_turn()
+    try:
+        lock.take(turn)
+        yield
+    finally:
+        lock.give_back(turn)
 
 
 def wait_until_queued(lock: FairLock, count: int) -> None:
@@ -25,11 +37,11 @@ def test_threads_are_served_in_order_of_arrival() -> None:
     lock, served = FairLock(), list[int]()
 
     def take(name: int) -> None:
-        with lock:
+        with held(lock):
             served.append(name)
 
     threads = [threading.Thread(target=take, args=(n,)) for n in range(5)]
-    with lock:
+    with held(lock):
         for n, thread in enumerate(threads):
             thread.start()
             wait_until_queued(lock, n + 1)
@@ -44,7 +56,7 @@ def test_thread_that_loops_cannot_keep_another_out() -> None:
 
     def loop(name: str) -> None:
         for _ in range(200):
-            with lock:
+            with held(lock):
                 turns.append(name)
                 if len(turns) < 300:
                     wait_until_queued(lock, 1)
@@ -58,13 +70,23 @@ def test_thread_that_loops_cannot_keep_another_out() -> None:
 
 
 def test_trying_never_waits() -> None:
-    lock = FairLock()
-    assert lock.try_acquire()
-    assert not lock.try_acquire()
-    lock.release()
-    with lock:
-        assert not lock.try_acquire()
-    assert lock.try_acquire()
+    lock, first = FairLock(), new_turn()
+    assert lock.try_take(first)
+    assert not lock.try_take(new_turn())
+    lock.give_back(first)
+    with held(lock):
+        assert not lock.try_take(new_turn())
+    assert lock.try_take(new_turn())
+
+
+def test_giving_back_what_one_does_not_have_changes_nothing() -> None:
+    lock, holder = FairLock(), new_turn()
+    lock.take(holder)
+    lock.give_back(new_turn())
+    assert lock.is_held_by(holder)
+    lock.give_back(holder)
+    lock.give_back(holder)
+    assert lock.try_take(new_turn())
 
 
 def test_only_one_holds_it() -> None:
@@ -73,7 +95,7 @@ def test_only_one_holds_it() -> None:
     def work() -> None:
         nonlocal inside, most
         for _ in range(300):
-            with lock:
+            with held(lock):
                 inside += 1
                 most = max(most, inside)
                 inside -= 1
@@ -84,29 +106,36 @@ def test_only_one_holds_it() -> None:
     for thread in threads:
         thread.join(SECONDS)
     assert most == 1
-    assert lock.try_acquire()
+    assert lock.try_take(new_turn())
 
 
-def test_thread_that_is_interrupted_while_it_waits_leaves_the_line(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    class Turn:
-        """A lock that is interrupted where a thread would wait for its turn."""
+class InterruptedTurn:
+    """A lock that is interrupted where a thread would wait for its turn."""
 
-        calls = 0
+    def acquire(self) -> None:
+        raise KeyboardInterrupt
 
-        def acquire(self) -> None:
-            self.calls += 1
-            if self.calls == 2:
-                raise KeyboardInterrupt
+    def release(self) -> None: ...
 
-        def release(self) -> None: ...
 
-    lock = FairLock()
-    lock.try_acquire()
-    monkeypatch.setattr(fair_lock.threading, "Lock", Turn)
-    with pytest.raises(KeyboardInterrupt), lock:
-        raise AssertionError("it was held: nobody may enter")
-    monkeypatch.undo()
-    lock.release()
-    assert lock.try_acquire()
+def test_thread_that_is_interrupted_while_it_waits_leaves_the_line() -> None:
+    lock, holder = FairLock(), new_turn()
+    turn = cast(threading.Lock, InterruptedTurn())
+    lock.take(holder)
+    with pytest.raises(KeyboardInterrupt):
+        lock.take(turn)
+    lock.give_back(turn)
+    lock.give_back(holder)
+    assert lock.try_take(new_turn())
+
+
+def test_thread_that_is_interrupted_once_it_was_given_the_lock_gives_it_back() -> None:
+    lock, holder = FairLock(), new_turn()
+    turn = cast(threading.Lock, InterruptedTurn())
+    lock.take(holder)
+    with pytest.raises(KeyboardInterrupt):
+        lock.take(turn)
+    lock.give_back(holder)
+    assert lock.is_held_by(turn)
+    lock.give_back(turn)
+    assert lock.try_take(new_turn())

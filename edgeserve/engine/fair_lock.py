@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from types import TracebackType
 
 
 class FairLock:
@@ -14,50 +13,52 @@ class FairLock:
     def __init__(self) -> None:
         self._mutex = threading.Lock()
         self._turns: deque[threading.Lock] = deque()
-        self._held = False
+        self._holder: threading.Lock | None = None
 
-    def __enter__(self) -> None:
-        turn = threading.Lock()
-        turn.acquire()
+    def take(self, turn: threading.Lock) -> None:
+        """Waits until the lock is `turn`'s: a new, acquired threading.Lock.
+
+        Ctrl-C may come at any moment, also between being given the lock and knowing it. So
+        whoever calls this gives the turn back however it ends.
+        """
         with self._mutex:
-            if not self._held:
-                self._held = True
-                return
-            self._turns.append(turn)
-        try:
+            if self._holder is None:
+                self._holder = turn
+            else:
+                self._turns.append(turn)
+        if self._holder is not turn:
             turn.acquire()
-        except BaseException:  # Ctrl-C while waiting: step out of the line
-            self._leave(turn)
-            raise
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.release()
+    def give_back(self, turn: threading.Lock) -> None:
+        """Passes the lock on if it is `turn`'s, and takes `turn` out of the line if it waits."""
+        with self._mutex:
+            if self._holder is turn:
+                self._pass_on()
+            elif turn in self._turns:
+                self._turns.remove(turn)
 
-    def try_acquire(self) -> bool:
+    def try_take(self, turn: threading.Lock) -> bool:
         """Takes the lock if it is free. Never waits, so it may be called from anywhere."""
         if not self._mutex.acquire(blocking=False):
             return False
-        with_luck = not self._held
-        self._held = True
+        if self._holder is None:
+            self._holder = turn
         self._mutex.release()
-        return with_luck
+        return self._holder is turn
 
-    def release(self) -> None:
-        with self._mutex:
-            if self._turns:
-                self._turns.popleft().release()
-            else:
-                self._held = False
+    def is_held_by(self, turn: threading.Lock) -> bool:
+        return self._holder is turn
 
-    def _leave(self, turn: threading.Lock) -> None:
-        with self._mutex:
-            waits = turn in self._turns
-            if waits:
-                self._turns.remove(turn)
-        if not waits:  # it had become ours in the meantime
-            self.release()
+    def _pass_on(self) -> None:
+        if self._turns:
+            self._holder = self._turns.popleft()
+            self._holder.release()
+        else:
+            self._holder = None
+
+
+def new_turn() -> threading.Lock:
+    """What FairLock.take waits with."""
+    turn = threading.Lock()
+    turn.acquire()
+    return turn

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import weakref
 from collections import deque
-from collections.abc import Generator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from types import TracebackType
 
 from edgeserve.engine.engine import Engine, Request
-from edgeserve.engine.fair_lock import FairLock
+from edgeserve.engine.fair_lock import FairLock, new_turn
 from edgeserve.engine.output import EngineEvent, RequestFailed, RequestProgress
 from edgeserve.errors import AbortedError, ClosedError, StepError
 from edgeserve.home_process import HomeProcess
@@ -72,11 +72,13 @@ class SharedEngine:
         Never waits: a stream may be collected as garbage in the middle of a step, in its thread.
         """
         self._forgotten.append(request_id)
-        if self._lock.try_acquire():
-            try:
+        turn = new_turn()
+        try:
+            if self._lock.try_take(turn):
                 self._drop_forgotten()
-            finally:
-                self._lock.release()
+        finally:
+            if self._lock.is_held_by(turn):
+                self._lock.give_back(turn)
 
     def close(self) -> None:
         """Cancels all requests and gives the engine's memory back. Twice is fine.
@@ -90,15 +92,9 @@ class SharedEngine:
                 self._closed = True
                 self._engine.close()
 
-    @contextmanager
-    def _locked(self) -> Generator[None]:
+    def _locked(self) -> _Locked:
         self._home.require()  # in a fork the lock may be one that nobody is left to release
-        with self._lock:
-            try:
-                self._drop_forgotten()
-                yield
-            finally:
-                self._drop_forgotten()
+        return _Locked(self._lock, self._drop_forgotten)
 
     def _drop_forgotten(self) -> None:
         while self._forgotten:
@@ -116,6 +112,38 @@ class SharedEngine:
     def _require_open(self) -> None:
         if self._closed:
             raise ClosedError
+
+
+class _Locked:
+    """Holds the engine; what was forgotten is dropped first and last.
+
+    No generator, in which Ctrl-C between taking the lock and the `with` block's first line would
+    leave it taken for as long as the traceback lives.
+    """
+
+    def __init__(self, lock: FairLock, drop_forgotten: Callable[[], None]) -> None:
+        self._lock = lock
+        self._drop_forgotten = drop_forgotten
+        self._turn = new_turn()
+
+    def __enter__(self) -> None:
+        try:
+            self._lock.take(self._turn)
+            self._drop_forgotten()
+        except BaseException:
+            self._lock.give_back(self._turn)
+            raise
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        try:
+            self._drop_forgotten()
+        finally:
+            self._lock.give_back(self._turn)
 
 
 def _close_at_home(engine: Engine, home: HomeProcess) -> None:
