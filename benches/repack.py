@@ -14,8 +14,8 @@ import time
 
 import numpy as np
 
-from edgeserve.binding.executor import NativeWeight
 from edgeserve.binding.library import load_library
+from edgeserve.binding.weights import NativeWeight
 
 PIECE_BYTES = 256 << 10
 NUM_PIECES = 64

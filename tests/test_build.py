@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
 
+from edgeserve.binding.weights import WeightRows
 from edgeserve.build import EngineOptions, LoadedModel, load_model
 from edgeserve.config import Config
 from edgeserve.errors import (
@@ -236,9 +238,9 @@ def test_weights_are_not_waited_for_when_the_tokenizer_fails(
 
 
 def test_error_of_the_weights_is_the_loads(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def cut(_reader: TensorReader, name: str, *_: object) -> NoReturn:
-        raise FileChangedError(name, "is gone")
+    def cut(_reader: TensorReader, wanted: Sequence[WeightRows], _threads: int) -> NoReturn:
+        raise FileChangedError(wanted[0].tensor, "is gone")
 
-    monkeypatch.setattr(TensorReader, "read", cut)
+    monkeypatch.setattr(TensorReader, "load_weights", cut)
     with pytest.raises(FileChangedError, match="is gone"):
         load(path)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-PROGRAMS = ["accuracy_test", "contract_test", "kernels_test", "matmul_test"]
+PROGRAMS = ["accuracy_test", "contract_test", "kernels_test", "load_test", "matmul_test"]
 # The same with an avx512 set whose intrinsics are emulated.
 EMULATED = ["contract_test_avx512", "kernels_test_avx512", "matmul_test_avx512"]
 IS_X86 = platform.machine() in ("x86_64", "AMD64")
@@ -111,6 +111,10 @@ def test_every_matmul_gives_the_bits_of_ref(native: Path) -> None:
 def test_avx512_gives_the_bits_of_ref_on_emulated_instructions(native: Path, program: str) -> None:
     assert run([native / "kernels_test_avx512", "sets"]).split() == ["avx512", "avx2", "ref"]
     assert run([native / program]).endswith(" passed, 0 failed\n")
+
+
+def test_weights_are_loaded_from_files_as_they_are_filled(native: Path) -> None:
+    assert run([native / "load_test"]).endswith(" passed, 0 failed\n")
 
 
 def test_errors_stay_within_their_bounds(native: Path) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import gguf as reference
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 from edgeserve import errors
+from edgeserve.binding.weights import NativeWeight, WeightRows
 from edgeserve.loader.gguf import ModelFile, read_gguf
 from edgeserve.loader.tensor_types import TENSOR_TYPES, TensorType
 from edgeserve.loader.tensors import TensorReader
@@ -215,6 +217,8 @@ def test_close_gives_the_descriptors_back(
     assert closed == opened
     with pytest.raises(ValueError, match="closed"):
         reader.read("vector")
+    with pytest.raises(ValueError, match="closed"):
+        reader.load_weights([weight("matrix", 6)], 1)
 
 
 def test_cancelled_reader_reads_no_more(model: ModelFile) -> None:
@@ -223,6 +227,83 @@ def test_cancelled_reader_reads_no_more(model: ModelFile) -> None:
         reader.cancel()
         with pytest.raises(errors.AbortedError, match="reading matrix was aborted"):
             reader.read("matrix")
+
+
+def weight(tensor: str, num_rows: int, first_row: int = 0) -> WeightRows:
+    """Rows of one of WEIGHTS."""
+    data, quant_type = WEIGHTS[tensor]
+    return WeightRows(NativeWeight(quant_type, num_rows, data.shape[-1]), tensor, first_row)
+
+
+def test_load_of_a_file_that_was_cut_names_the_tensor(model: ModelFile) -> None:
+    info = model.tensors["experts"]
+    with TensorReader(model) as reader:
+        os.truncate(model.paths[0], info.offset + 10)
+        with pytest.raises(errors.FileChangedError, match="download it again") as caught:
+            reader.load_weights([weight("matrix", 6), weight("experts", 6)], 2)
+        reader.load_weights([weight("matrix", 6), weight("half", 5)], 2)
+    assert (caught.value.field, caught.value.offset) == ("experts", info.offset + 10)
+    assert caught.value.path == model.paths[0]
+
+
+def test_load_from_a_failing_disk_names_the_tensor(
+    model: ModelFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[int] = []
+    really_open = os.open
+
+    def note_open(path: Path, flags: int) -> int:
+        opened.append(really_open(path, flags))
+        return opened[-1]
+
+    monkeypatch.setattr(os, "open", note_open)
+    with TensorReader(model) as reader:
+        os.dup2(really_open(model.paths[0].parent, os.O_RDONLY), opened[0])  # reads of it fail
+        with pytest.raises(errors.UnreadableFileError, match=r"matrix.*Is a directory"):
+            reader.load_weights([weight("matrix", 6)], 2)
+
+
+@pytest.mark.parametrize(("first", "count"), [(-1, 1), (0, 7), (6, 1)])
+def test_load_of_rows_outside_the_tensor_is_refused(
+    first: int, count: int, model: ModelFile
+) -> None:
+    with TensorReader(model) as reader, pytest.raises(IndexError, match="matrix, which has 6"):
+        reader.load_weights([weight("matrix", count, first)], 1)
+
+
+def test_load_into_a_weight_of_another_type_or_width_is_refused(model: ModelFile) -> None:
+    with TensorReader(model) as reader:
+        for other in (NativeWeight("Q4_0", 6, 64), NativeWeight("Q8_0", 6, 32)):
+            with pytest.raises(ValueError, match="which are 64 Q8_0"):
+                reader.load_weights([WeightRows(other, "matrix", 0)], 1)
+
+
+@pytest.mark.parametrize("end", [TensorReader.cancel, TensorReader.close])
+def test_a_load_that_another_thread_is_in_is_ended(
+    end: Callable[[TensorReader], None], tmp_path: Path
+) -> None:
+    """Of a weight of 1 GiB that is a hole in its file: the load does not come far."""
+    path = tmp_path / "model.gguf"
+    rows, cols = 1 << 15, 1 << 13
+    path.write_bytes(hand.gguf([], [hand.tensor("huge", [cols, rows], 0)], b""))
+    start = -(-path.stat().st_size // 32) * 32
+    os.truncate(path, start + 4 * rows * cols)
+    ended: list[BaseException] = []
+    huge = NativeWeight("F32", rows, cols)
+
+    def load(reader: TensorReader) -> None:
+        try:
+            reader.load_weights([WeightRows(huge, "huge", 0)], 2)
+        except (errors.AbortedError, ValueError) as error:  # in the middle, or before it began
+            ended.append(error)
+
+    with TensorReader(read_gguf(path)) as reader:
+        thread = threading.Thread(target=load, args=[reader])
+        thread.start()
+        end(reader)
+        thread.join(60)
+    huge.close()
+    assert len(ended) == 1
 
 
 def test_real_model_reads_as_the_gguf_package_reads_it(smollm2_path: Path) -> None:

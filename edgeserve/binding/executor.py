@@ -1,4 +1,4 @@
-"""The native executor behind Python objects: weights, plan arrays, steps and samples.
+"""The native executor behind Python objects: plan arrays, steps and samples.
 
 Owns every C object it makes, and the memory those point at. Checks nothing that C checks again;
 a status that is not ok becomes a typed error.
@@ -12,8 +12,9 @@ from threading import Lock
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeserve.binding.library import CData, NativeLibrary, load_library
-from edgeserve.errors import AbortedError, ClosedError, LibraryError, OutOfMemoryError
+from edgeserve.binding.library import CData, NativeLibrary, check, load_library
+from edgeserve.binding.weights import NativeWeight
+from edgeserve.errors import ClosedError, LibraryError
 from edgeserve.frozen import frozen
 
 Fields = Mapping[str, int | float]
@@ -23,18 +24,6 @@ _ROW_EMBED = 0
 
 TOP_STRIDE = 20
 """Likeliest tokens that a sample can report."""
-
-
-def check(library: NativeLibrary, status: int, what: str) -> None:
-    """Raises the error that `status` stands for."""
-    functions = library.functions
-    if status == functions.ES_OK:
-        return
-    if status == functions.ES_ERR_MEMORY:
-        raise OutOfMemoryError(what)
-    if status == functions.ES_ERR_ABORTED:
-        raise AbortedError(what)
-    raise LibraryError(f"{what}: {library.status_text(status)}")
 
 
 def native_num_cores() -> int:
@@ -50,32 +39,6 @@ def kernel_sets() -> list[tuple[str, bool]]:
     while (name := library.functions.es_kernel_set(len(found), runs)) != library.ffi.NULL:
         found.append((library.ffi.string(name).decode(), bool(runs[0])))
     return found
-
-
-class NativeWeight:
-    """A weight matrix in the core's layout. Fill every row before it is used."""
-
-    def __init__(self, quant_type: str, num_rows: int, num_cols: int) -> None:
-        self._library = load_library()
-        number = self._library.quant_types[quant_type].number
-        out = self._library.ffi.new("es_weight **")
-        status = self._library.functions.es_weight_create(number, num_rows, num_cols, out)
-        check(self._library, status, f"a weight of {num_rows} x {num_cols} {quant_type}")
-        self.handle: CData = out[0]
-        self.num_bytes = int(self._library.functions.es_weight_bytes(self.handle))
-
-    def fill(self, first_row: int, num_rows: int, data: memoryview) -> None:
-        """Rows as the file holds them. From several threads at once is fine; releases the GIL."""
-        source = self._library.ffi.from_buffer("uint8_t[]", data)
-        status = self._library.functions.es_weight_fill(
-            self.handle, first_row, num_rows, source, data.nbytes
-        )
-        check(self._library, status, "filling a weight")
-
-    def close(self) -> None:
-        if self.handle is not None:
-            self._library.functions.es_weight_free(self.handle)
-            self.handle = None
 
 
 @frozen

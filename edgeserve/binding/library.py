@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any, Protocol, cast
 
-from edgeserve.errors import LibraryError
+from edgeserve.errors import AbortedError, LibraryError, OutOfMemoryError
 from edgeserve.frozen import frozen
 
 _LIBRARY = "edgeserve.binding.libedgeserve"
@@ -62,6 +62,9 @@ class NativeFunctions(Protocol):
     def es_weight_create(self, type: int, n_rows: int, n_cols: int, out: CData) -> int: ...
     def es_weight_fill(
         self, weight: CData, first_row: int, n_rows: int, src: CData, src_bytes: int
+    ) -> int: ...
+    def es_weights_load(
+        self, places: CData, n_places: int, n_threads: int, cancelled: CData, fault: CData
     ) -> int: ...
     def es_weight_bytes(self, weight: CData) -> int: ...
     def es_weight_free(self, weight: CData) -> None: ...
@@ -150,6 +153,18 @@ def load_library() -> NativeLibrary:
         raise LibraryError(f"cannot load {path}: {error}; {_REMEDY}") from error
     check_abi(ffi, functions)
     return NativeLibrary(path, ffi, functions, _read_quant_types(ffi, functions))
+
+
+def check(library: NativeLibrary, status: int, what: str) -> None:
+    """Raises the error that `status` stands for."""
+    functions = library.functions
+    if status == functions.ES_OK:
+        return
+    if status == functions.ES_ERR_MEMORY:
+        raise OutOfMemoryError(what)
+    if status == functions.ES_ERR_ABORTED:
+        raise AbortedError(what)
+    raise LibraryError(f"{what}: {library.status_text(status)}")
 
 
 def check_abi(ffi: FFI, functions: NativeFunctions) -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from edgeserve.binding.executor import check
-from edgeserve.binding.library import CData, load_library
+from edgeserve.binding.library import CData, check, load_library
 
 _MEMORY_BYTES = 256 << 20  # beyond what caches hold
 

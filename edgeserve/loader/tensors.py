@@ -1,24 +1,28 @@
-"""Fetches tensor data out of a model's files: bytes as stored, or widened to float32.
+"""Fetches tensor data out of a model's files: as stored, widened to float32, or into weights.
 
-Every read goes into fresh memory and is counted, so files that are cut or swapped under a running
-process end in an error that names the tensor. It knows rows, not what they are for.
+Every read goes into memory of our own and is counted, so files that are cut or swapped under a
+running process end in an error that names the tensor. It knows rows, not what they are for.
 """
 
 from __future__ import annotations
 
 import math
 import os
+from collections.abc import Sequence
 from pathlib import Path
+from threading import Lock
 from types import TracebackType
 
 import numpy as np
 import numpy.typing as npt
 
 from edgeserve.binding.dequantize import dequantize
+from edgeserve.binding.weights import LoadFault, WeightPlace, WeightRows, load_weights
 from edgeserve.errors import (
     AbortedError,
     FileChangedError,
     MissingTensorError,
+    ModelFileError,
     UnreadableFileError,
     UnsupportedModelError,
 )
@@ -44,7 +48,8 @@ class TensorReader:
         _check_computable(model)
         self._model = model
         self._descriptors: list[int] = []
-        self._cancelled = False
+        self._cancelled = np.zeros(1, np.int32)  # C looks at it
+        self._loading = Lock()
         try:
             for path, num_bytes in zip(model.paths, model.file_bytes, strict=True):
                 self._descriptors.append(_open_unchanged(path, num_bytes))
@@ -64,12 +69,15 @@ class TensorReader:
         self.close()
 
     def close(self) -> None:
-        while self._descriptors:
-            os.close(self._descriptors.pop())
+        """Ends a load that another thread is in, and gives the files back."""
+        self.cancel()
+        with self._loading:
+            while self._descriptors:
+                os.close(self._descriptors.pop())
 
     def cancel(self) -> None:
-        """From now on reads raise AbortedError; from any thread."""
-        self._cancelled = True
+        """From now on reads and loads raise AbortedError, those that run too; from any thread."""
+        self._cancelled[0] = 1
 
     def info(self, name: str) -> TensorInfo:
         """The tensor's description. Raises MissingTensorError."""
@@ -87,17 +95,22 @@ class TensorReader:
         does not have, FileChangedError for bytes that the file no longer has.
         """
         info = self.info(name)
-        rows_in_tensor = math.prod(info.shape[:-1])
-        if num_rows is None:
-            num_rows = rows_in_tensor - first_row
-        if first_row < 0 or num_rows < 0 or first_row + num_rows > rows_in_tensor:
-            raise IndexError(
-                f"rows {first_row} to {first_row + num_rows} of {name}, which has {rows_in_tensor}"
-            )
-        row_bytes = info.num_bytes // rows_in_tensor
-        data = np.empty(num_rows * row_bytes, dtype=np.uint8).data
-        self._fill(data, info, info.offset + first_row * row_bytes)
+        offset, num_bytes = _place_of(info, first_row, num_rows)
+        data = np.empty(num_bytes, dtype=np.uint8).data
+        self._fill(data, info, offset)
         return data
+
+    def load_weights(self, wanted: Sequence[WeightRows], num_threads: int) -> None:
+        """Fills weights, each with as many rows as it has, on `num_threads` threads in C.
+
+        Releases the GIL, and holds no more of the file than a few hundred KiB a thread. Raises as
+        `read` does; ValueError for a weight of another type or width than its tensor's rows.
+        """
+        with self._loading:
+            places = [self._place(rows) for rows in wanted]
+            fault = load_weights(places, num_threads, self._cancelled)
+        if fault is not None:
+            raise self._error_of(fault, self.info(wanted[fault.place].tensor))
 
     def float32(self, name: str) -> npt.NDArray[np.float32]:
         """The whole tensor, in its own shape. Raises as `read` does."""
@@ -115,11 +128,7 @@ class TensorReader:
 
     def _fill(self, data: memoryview, info: TensorInfo, offset: int) -> None:
         """Reads until `data` is full: one call moves at most 2 GiB, and may be cut short."""
-        if not self._descriptors:
-            raise ValueError(f"reading {info.name}: the reader is closed")
-        if self._cancelled:
-            raise AbortedError(f"reading {shown(info.name)}")
-        path = self._model.paths[info.part]
+        self._require_open(info)
         num_read = 0
         while num_read < data.nbytes:
             try:
@@ -127,21 +136,62 @@ class TensorReader:
                     self._descriptors[info.part], [data[num_read:]], offset + num_read
                 )
             except OSError as error:
-                raise UnreadableFileError(
-                    shown(info.name),
-                    f"cannot be read: {error.strerror}; check the disk",
-                    offset=offset + num_read,
-                    path=path,
-                ) from error
+                raise self._unreadable(info, offset + num_read, error.errno or 0) from error
             if moved == 0:
-                raise FileChangedError(
-                    shown(info.name),
-                    f"{data.nbytes - num_read} bytes of the tensor's data are gone: the file was "
-                    "cut after it was opened; download it again",
-                    offset=offset + num_read,
-                    path=path,
-                )
+                raise self._cut(info, offset + num_read)
             num_read += moved
+
+    def _place(self, rows: WeightRows) -> WeightPlace:
+        info, weight = self.info(rows.tensor), rows.weight
+        self._require_open(info)
+        if (weight.quant_type, weight.num_cols) != (info.quant_type, info.shape[-1]):
+            raise ValueError(
+                f"a weight of {weight.num_cols} {weight.quant_type} for rows of {info.name}, "
+                f"which are {info.shape[-1]} {info.quant_type}"
+            )
+        offset, _ = _place_of(info, rows.first_row, weight.num_rows)
+        return WeightPlace(weight, self._descriptors[info.part], offset)
+
+    def _require_open(self, info: TensorInfo) -> None:
+        if not self._descriptors:
+            raise ValueError(f"reading {info.name}: the reader is closed")
+        if self._cancelled[0]:
+            raise AbortedError(f"reading {shown(info.name)}")
+
+    def _error_of(self, fault: LoadFault, info: TensorInfo) -> ModelFileError:
+        if fault.error_number:
+            return self._unreadable(info, fault.offset, fault.error_number)
+        return self._cut(info, fault.offset)
+
+    def _unreadable(self, info: TensorInfo, offset: int, error_number: int) -> UnreadableFileError:
+        return UnreadableFileError(
+            shown(info.name),
+            f"cannot be read: {os.strerror(error_number)}; check the disk",
+            offset=offset,
+            path=self._model.paths[info.part],
+        )
+
+    def _cut(self, info: TensorInfo, offset: int) -> FileChangedError:
+        return FileChangedError(
+            shown(info.name),
+            "the rest of the tensor's data is gone: the file was cut after it was opened; "
+            "download it again",
+            offset=offset,
+            path=self._model.paths[info.part],
+        )
+
+
+def _place_of(info: TensorInfo, first_row: int, num_rows: int | None) -> tuple[int, int]:
+    """Where rows of a tensor begin in its file, and their bytes. Raises IndexError."""
+    rows_in_tensor = math.prod(info.shape[:-1])
+    if num_rows is None:
+        num_rows = rows_in_tensor - first_row
+    if first_row < 0 or num_rows < 0 or first_row + num_rows > rows_in_tensor:
+        raise IndexError(
+            f"rows {first_row} to {first_row + num_rows} of {info.name}, which has {rows_in_tensor}"
+        )
+    row_bytes = info.num_bytes // rows_in_tensor
+    return info.offset + first_row * row_bytes, num_rows * row_bytes
 
 
 def _check_computable(model: ModelFile) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
 
 import numpy as np
@@ -12,11 +11,11 @@ from numpy.typing import NDArray
 from edgeserve.binding.executor import (
     Fields,
     NativeExecutor,
-    NativeWeight,
     PlanArrays,
     SampleRow,
     native_num_cores,
 )
+from edgeserve.binding.weights import NativeWeight, WeightRows
 from edgeserve.home_process import HomeProcess
 from edgeserve.plan.ops import CacheGroup, Gate, Plan, Rows
 from edgeserve.plan.rope import RopeSpec, RopeStyle, rope_frequencies
@@ -40,8 +39,6 @@ _ROWS = {Rows.TOKENS: 0, Rows.LOGITS: 1}
 _NONE = -1
 _LONG_STEP_ROWS = 16
 """From so many on, a step is worth interrupting in its middle."""
-_FILL_BYTES = 1 << 22
-"""Bytes of a tensor that one thread reads and repacks at a time."""
 
 
 class NativeRunner:
@@ -393,21 +390,8 @@ class _PlanWriter:
         return self.weight_index[view]
 
     def _fill_weights(self, num_threads: int) -> None:
-        """Reads and repacks all weights, in pieces, on all threads."""
-
-        def fill(piece: tuple[WeightView, int, int]) -> None:
-            view, first, count = piece
-            data = self._source.read(view.tensor, view.first_row + first, count)
-            self.weights[self.weight_index[view]].fill(first, count, data)
-
-        with ThreadPoolExecutor(num_threads) as pool:
-            for _ in pool.map(fill, self._pieces()):
-                pass
-
-    def _pieces(self) -> Iterable[tuple[WeightView, int, int]]:
-        for view, index in self.weight_index.items():
-            num_rows = view.shape[0]
-            row_bytes = max(1, self.weights[index].num_bytes // num_rows)
-            step = max(BLOCK_SIZE, _FILL_BYTES // row_bytes // BLOCK_SIZE * BLOCK_SIZE)
-            for first in range(0, num_rows, step):
-                yield view, first, min(step, num_rows - first)
+        wanted = [
+            WeightRows(self.weights[index], view.tensor, view.first_row)
+            for view, index in self.weight_index.items()
+        ]
+        self._source.load_weights(wanted, num_threads)

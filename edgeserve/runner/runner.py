@@ -8,6 +8,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from edgeserve.binding.weights import WeightRows
 from edgeserve.plan.ops import CacheGroup
 from edgeserve.runner.batch import Batch, ChooseToken, ScoreToken, TokenResult
 
@@ -19,8 +20,8 @@ class TensorSource(Protocol):
         """Rows of tensor `name`, dequantised: (num_rows, n_in). A vector is one row."""
         ...
 
-    def read(self, name: str, first_row: int = 0, num_rows: int | None = None) -> memoryview:
-        """The same rows as the file holds them. From several threads at once is fine."""
+    def load_weights(self, wanted: Sequence[WeightRows], num_threads: int) -> None:
+        """Fills native weights, each with as many rows as it has."""
         ...
 
 

@@ -90,6 +90,29 @@ ES_API es_status es_weight_create(es_type type, int64_t n_rows, int64_t n_cols, 
 ES_API es_status es_weight_fill(es_weight *weight, int64_t first_row, int64_t n_rows,
                                 const void *src, size_t src_bytes);
 
+// Where a weight begins in a file, row after row. `file` is a descriptor open for reading, on
+// Windows a HANDLE.
+typedef struct es_weight_place {
+    es_weight *weight;
+    int64_t file;
+    int64_t offset;
+} es_weight_place;
+
+// What a load failed at: number `place` of the places, at `offset` of its file; `error` is the
+// operating system's number, or 0.
+typedef struct es_load_fault {
+    int32_t place;
+    int32_t error;
+    int64_t offset;
+} es_load_fault;
+
+// Reads and repacks all of these weights, on n_threads threads. It ends early, with ES_ERR_ABORTED,
+// once *cancelled is not 0, which another thread may make it at any time; with ES_ERR_SIZE where a
+// file ends too soon; and with ES_ERR_SYSTEM where one cannot be read. The last two fill in
+// `fault`; without a fault, its place is -1. A weight may not be in two places.
+ES_API es_status es_weights_load(const es_weight_place *places, int32_t n_places, int32_t n_threads,
+                                 const int32_t *cancelled, es_load_fault *fault);
+
 ES_API int64_t es_weight_bytes(const es_weight *weight);
 ES_API void es_weight_free(es_weight *weight);
 

@@ -50,6 +50,10 @@ static const layout_entry layout[] = {
     {"es_linear.store_key", (int64_t)offsetof(es_linear, store_key)},
     {"es_linear.store_value", (int64_t)offsetof(es_linear, store_value)},
     {"es_linear.residual", (int64_t)offsetof(es_linear, residual)},
+    {"es_load_fault", (int64_t)sizeof(es_load_fault)},
+    {"es_load_fault.place", (int64_t)offsetof(es_load_fault, place)},
+    {"es_load_fault.error", (int64_t)offsetof(es_load_fault, error)},
+    {"es_load_fault.offset", (int64_t)offsetof(es_load_fault, offset)},
     {"es_plan", (int64_t)sizeof(es_plan)},
     {"es_plan.slot_widths", (int64_t)offsetof(es_plan, slot_widths)},
     {"es_plan.regions", (int64_t)offsetof(es_plan, regions)},
@@ -130,6 +134,10 @@ static const layout_entry layout[] = {
     {"es_vector", (int64_t)sizeof(es_vector)},
     {"es_vector.data", (int64_t)offsetof(es_vector, data)},
     {"es_vector.length", (int64_t)offsetof(es_vector, length)},
+    {"es_weight_place", (int64_t)sizeof(es_weight_place)},
+    {"es_weight_place.weight", (int64_t)offsetof(es_weight_place, weight)},
+    {"es_weight_place.file", (int64_t)offsetof(es_weight_place, file)},
+    {"es_weight_place.offset", (int64_t)offsetof(es_weight_place, offset)},
 };
 
 #endif

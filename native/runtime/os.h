@@ -13,6 +13,10 @@
 void *es_os_pages(size_t n_bytes, int huge);
 void es_os_pages_free(void *pages, size_t n_bytes);
 
+// Up to n_bytes of a file, from `offset` on: how many came, 0 at the file's end, and where it
+// cannot be read the system's error number, negative. `file` as in es_weight_place.
+int64_t es_os_read(int64_t file, int64_t offset, void *into, size_t n_bytes);
+
 // Sleeps while *word == expected, or returns early; wakes everybody who sleeps on it.
 void es_os_wait(atomic_uint *word, uint32_t expected);
 void es_os_wake_all(atomic_uint *word);

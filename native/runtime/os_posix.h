@@ -2,6 +2,7 @@
 #ifndef ES_RUNTIME_OS_POSIX_H
 #define ES_RUNTIME_OS_POSIX_H
 
+#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -47,6 +48,15 @@ es_status es_os_thread_start(void (*fn)(void *), void *argument, es_os_thread **
 void es_os_thread_join(es_os_thread *thread) {
     pthread_join(thread->id, NULL);
     free(thread);
+}
+
+int64_t es_os_read(int64_t file, int64_t offset, void *into, size_t n_bytes) {
+    const size_t most = (size_t)1 << 30; // of one call: more is refused by some systems
+    ssize_t moved;
+    do {
+        moved = pread((int)file, into, n_bytes < most ? n_bytes : most, (off_t)offset);
+    } while (moved < 0 && errno == EINTR);
+    return moved < 0 ? -(int64_t)errno : (int64_t)moved;
 }
 
 int64_t es_os_process_id(void) { return (int64_t)getpid(); }

@@ -59,6 +59,20 @@ void es_os_thread_join(es_os_thread *thread) {
     free(thread);
 }
 
+int64_t es_os_read(int64_t file, int64_t offset, void *into, size_t n_bytes) {
+    const DWORD most = 1u << 30;
+    DWORD moved = 0;
+    OVERLAPPED place = {0};
+    place.Offset = (DWORD)((uint64_t)offset & 0xffffffffu);
+    place.OffsetHigh = (DWORD)((uint64_t)offset >> 32);
+    if (!ReadFile((HANDLE)(intptr_t)file, into, n_bytes < most ? (DWORD)n_bytes : most, &moved,
+                  &place)) {
+        const DWORD error = GetLastError();
+        return error == ERROR_HANDLE_EOF ? 0 : -(int64_t)error;
+    }
+    return (int64_t)moved;
+}
+
 int64_t es_os_process_id(void) { return (int64_t)GetCurrentProcessId(); }
 
 uint64_t es_os_nanoseconds(void) {
