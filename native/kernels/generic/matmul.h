@@ -103,31 +103,65 @@ static void packed_rows(const integer_kernels *k, const es_weight *weight, int64
     }
 }
 
-// `n_rows`, a multiple of DOT_TILE, over panels expanded stretch by stretch.
+// Panels are expanded stretch by stretch.
+typedef struct {
+    int64_t panel;
+    int64_t first_block;
+    int64_t n_blocks;
+    const uint8_t *blocks;
+} stretch;
+
+enum { NEAR_BYTES = 256 << 10 }; // of activations that stay in a core's second cache
+
+// The index-th of `n_panels` panels' stretches: one panel after the other, as memory likes it; or,
+// of rows that the second cache does not hold at full length, all panels' first stretches first.
+static stretch stretch_at(const integer_kernels *k, const es_weight *weight, int64_t panel,
+                          int64_t n_panels, int64_t n_rows, int64_t index) {
+    const int64_t n_blocks = weight->n_cols / k->block_elements;
+    const int64_t n_stretches = (n_blocks + k->chunk_blocks - 1) / k->chunk_blocks;
+    const int by_panel = n_rows * weight->n_cols <= NEAR_BYTES;
+    const int64_t p = by_panel ? index / n_stretches : index % n_panels;
+    const int64_t first = (by_panel ? index % n_stretches : index / n_panels) * k->chunk_blocks;
+    const int64_t left = n_blocks - first;
+    return (stretch){
+        .panel = p,
+        .first_block = first,
+        .n_blocks = left < k->chunk_blocks ? left : k->chunk_blocks,
+        .blocks = weight->data + (panel + p) * weight->panel_bytes +
+                  first * (weight->panel_bytes / n_blocks),
+    };
+}
+
+// `n_rows`, a multiple of DOT_TILE, over expanded panels. Memory fetches the next stretch
+// meanwhile.
 static void tiled_rows(const integer_kernels *k, const es_weight *weight, int64_t panel,
                        int64_t n_panels, const es_activation *a, int64_t n_rows, float *out,
                        int64_t ld) {
     _Alignas(64) expansion expanded;
     const int64_t n_blocks = weight->n_cols / k->block_elements;
     const int64_t block_bytes = weight->panel_bytes / n_blocks;
-    for (int64_t first = 0; first < n_blocks; first += k->chunk_blocks) {
-        const int64_t left = n_blocks - first;
-        const int64_t n = left < k->chunk_blocks ? left : k->chunk_blocks;
-        for (int64_t p = 0; p < n_panels; p++) {
-            const uint8_t *blocks = weight->data + (panel + p) * weight->panel_bytes;
-            k->expand(blocks + first * block_bytes, n, &expanded);
-            for (int64_t row = 0; row < n_rows; row += DOT_TILE) {
-                const panel_rows rows = {
-                    .panel = (const uint8_t *)&expanded,
-                    .n_blocks = n,
-                    .a = a,
-                    .first_block = first,
-                    .first_row = row,
-                    .out = out + row * ld + p * ES_LANES,
-                    .ld = ld,
-                };
-                k->expanded(&rows);
+    const int64_t n = n_panels * ((n_blocks + k->chunk_blocks - 1) / k->chunk_blocks);
+    stretch next = stretch_at(k, weight, panel, n_panels, n_rows, 0);
+    for (int64_t i = 0; i < n; i++) {
+        const stretch now = next;
+        k->expand(now.blocks, now.n_blocks, &expanded);
+        if (i + 1 < n) {
+            next = stretch_at(k, weight, panel, n_panels, n_rows, i + 1);
+            for (int64_t at = 0; at < next.n_blocks * block_bytes; at += 64) {
+                __builtin_prefetch(next.blocks + at, 0, 2);
             }
+        }
+        for (int64_t row = 0; row < n_rows; row += DOT_TILE) {
+            const panel_rows rows = {
+                .panel = (const uint8_t *)&expanded,
+                .n_blocks = now.n_blocks,
+                .a = a,
+                .first_block = now.first_block,
+                .first_row = row,
+                .out = out + row * ld + now.panel * ES_LANES,
+                .ld = ld,
+            };
+            k->expanded(&rows);
         }
     }
 }
