@@ -52,7 +52,11 @@ def test_seeded_answers_here_are_all_different(answers_here: list[arm_answers.An
 # No kernels asked for: the best that the processor runs, and nothing that it does not.
 @pytest.mark.parametrize(
     ("cpu", "kernels", "runs"),
-    [("cortex-a76", "neon", {"neon", "ref"}), ("cortex-a72", "", {"ref"})],
+    [
+        ("max", "i8mm", {"i8mm", "neon", "ref"}),
+        ("cortex-a76", "", {"neon", "ref"}),
+        ("cortex-a72", "", {"ref"}),
+    ],
 )
 def test_arm_answers_what_this_machine_answers(
     python: ArmPython,
@@ -76,5 +80,5 @@ def test_arm_answers_what_this_machine_answers(
     refusals = found["refusals"]
     assert {name for name, said in refusals.items() if said is None} == runs
     assert all(f"(kernels: {name})" in said for name, said in refusals.items() if said is not None)
-    assert {"neon", "avx2", "ref"} <= set(refusals)
+    assert {"i8mm", "neon", "avxvnni", "avx2", "ref"} <= set(refusals)
     assert found["answers"] == answers_here

@@ -13,8 +13,10 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 PROGRAMS = ["accuracy_test", "contract_test", "kernels_test", "load_test", "matmul_test"]
-# The same with an avx512 set whose intrinsics are emulated.
-EMULATED = ["contract_test_avx512", "kernels_test_avx512", "matmul_test_avx512"]
+# The same, each with a set whose intrinsics are emulated.
+EMULATED_SETS = ["avxvnni", "avx512"]
+EMULATED_PROGRAMS = ["contract_test", "kernels_test", "matmul_test"]
+EMULATED = [f"{program}_{name}" for program in EMULATED_PROGRAMS for name in EMULATED_SETS]
 IS_X86 = platform.machine() in ("x86_64", "AMD64")
 
 EXACT_1 = {
@@ -106,11 +108,15 @@ def test_every_matmul_gives_the_bits_of_ref(native: Path) -> None:
     assert run([native / "matmul_test"]).endswith(" passed, 0 failed\n")
 
 
-@pytest.mark.skipif(not IS_X86, reason="AVX-512 is emulated with AVX2")
-@pytest.mark.parametrize("program", EMULATED)
-def test_avx512_gives_the_bits_of_ref_on_emulated_instructions(native: Path, program: str) -> None:
-    assert run([native / "kernels_test_avx512", "sets"]).split() == ["avx512", "avx2", "ref"]
-    assert run([native / program]).endswith(" passed, 0 failed\n")
+@pytest.mark.skipif(not IS_X86, reason="they are emulated with AVX2")
+@pytest.mark.parametrize("name", EMULATED_SETS)
+@pytest.mark.parametrize("program", EMULATED_PROGRAMS)
+def test_sets_give_the_bits_of_ref_on_emulated_instructions(
+    native: Path, program: str, name: str
+) -> None:
+    sets = run([native / f"kernels_test_{name}", "sets"]).split()
+    assert {name, "avx2", "ref"} <= set(sets)
+    assert run([native / f"{program}_{name}"]).endswith(" passed, 0 failed\n")
 
 
 def test_weights_are_loaded_from_files_as_they_are_filled(native: Path) -> None:
@@ -126,8 +132,8 @@ def test_arm_gives_the_same_bits(native_checks: str, arm: Path) -> None:
     output = run([qemu, "-cpu", "max", arm / "kernels_test"])
     expected = checksums(native_checks, "ref")
     assert len(expected) > 10
-    assert checksums(output, "neon") == expected
-    assert checksums(output, "ref") == expected
+    for name in ("i8mm", "neon", "ref"):
+        assert checksums(output, name) == expected
     assert run([qemu, "-cpu", "max", arm / "contract_test"]).endswith(" passed, 0 failed\n")
 
 
@@ -137,13 +143,17 @@ def test_arm_gives_the_same_bits_in_every_matmul(native: Path, arm: Path) -> Non
     assert output.endswith(" passed, 0 failed\n")
     expected = checksums(run([native / "matmul_test", "quick"]), "ref")
     assert len(expected) == 16
-    assert checksums(output, "neon") == expected
-    assert checksums(output, "ref") == expected
+    for name in ("i8mm", "neon", "ref"):
+        assert checksums(output, name) == expected
 
 
 @pytest.mark.parametrize(
     ("cpu", "expected"),
-    [("max", ["neon", "ref"]), ("cortex-a76", ["neon", "ref"]), ("cortex-a72", ["ref"])],
+    [
+        ("max", ["i8mm", "neon", "ref"]),
+        ("cortex-a76", ["neon", "ref"]),
+        ("cortex-a72", ["ref"]),
+    ],
 )
 def test_arm_processors_get_the_sets_they_can_run(arm: Path, cpu: str, expected: list[str]) -> None:
     qemu = tool("qemu-aarch64-static", "qemu-aarch64")

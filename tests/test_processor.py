@@ -96,7 +96,10 @@ def test_the_tightest_limit_of_the_control_group_counts(
             processor("x86_64", *AVX2, *AVX512[:3]),
             "this processor has no avx512vl, avx512_vnni",
         ),
+        ("avxvnni", processor("x86_64", *AVX2), "this processor has no avx_vnni"),
+        ("avxvnni", processor("x86_64", "avx_vnni", *AVX2), "this build leaves it out"),
         ("neon", processor("aarch64", "asimd"), "this processor has no asimddp"),
+        ("i8mm", processor("aarch64", "asimd", "asimddp"), "this processor has no i8mm"),
         (
             "neon",
             processor("arm64"),

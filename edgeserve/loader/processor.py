@@ -21,7 +21,9 @@ _NEEDED_BY_SET = {
         "x86-64",
         ("avx512f", "avx512dq", "avx512bw", "avx512vl", "avx512_vnni", "avx2", "fma", "f16c"),
     ),
+    "avxvnni": ("x86-64", ("avx_vnni", "avx2", "fma", "f16c")),
     "avx2": ("x86-64", ("avx2", "fma", "f16c")),
+    "i8mm": ("64-bit ARM", ("i8mm", "asimddp")),
     "neon": ("64-bit ARM", ("asimddp",)),
 }
 

@@ -4,7 +4,9 @@
 #define ES_KERNELS_CPU_H
 
 int es_cpu_runs_avx2(void);
+int es_cpu_runs_avxvnni(void);
 int es_cpu_runs_avx512(void);
 int es_cpu_runs_neon(void);
+int es_cpu_runs_i8mm(void);
 
 #endif

@@ -146,8 +146,10 @@ typedef struct {
 // NULL where this build has no such set, or this processor cannot run it.
 const es_kernels *es_kernels_ref(void);
 const es_kernels *es_kernels_avx2(void);
+const es_kernels *es_kernels_avxvnni(void);
 const es_kernels *es_kernels_avx512(void);
 const es_kernels *es_kernels_neon(void);
+const es_kernels *es_kernels_i8mm(void);
 
 // The set named, or the best that this processor runs; NULL where there is no such set.
 const es_kernels *es_kernels_select(const char *name);

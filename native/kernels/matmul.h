@@ -9,7 +9,9 @@ typedef void es_matmul(const es_weight *weight, int64_t panel, int64_t n_panels,
 
 es_matmul es_matmul_ref;
 es_matmul es_matmul_avx2;
+es_matmul es_matmul_avxvnni;
 es_matmul es_matmul_avx512;
 es_matmul es_matmul_neon;
+es_matmul es_matmul_i8mm;
 
 #endif

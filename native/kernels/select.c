@@ -9,10 +9,8 @@ static const struct {
     const char *name;
     const es_kernels *(*get)(void);
 } sets[] = {
-    {"avx512", es_kernels_avx512},
-    {"avx2", es_kernels_avx2},
-    {"neon", es_kernels_neon},
-    {"ref", es_kernels_ref},
+    {"avx512", es_kernels_avx512}, {"avxvnni", es_kernels_avxvnni}, {"avx2", es_kernels_avx2},
+    {"i8mm", es_kernels_i8mm},     {"neon", es_kernels_neon},       {"ref", es_kernels_ref},
 };
 
 const es_kernels *es_kernels_select(const char *name) {

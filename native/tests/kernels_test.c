@@ -12,7 +12,7 @@ enum { MOST = 1100, GUARD = 32 };
 
 static int is_quick;
 
-static const char *const set_names[] = {"avx512", "avx2", "neon", "ref"};
+static const char *const set_names[] = {"avx512", "avxvnni", "avx2", "i8mm", "neon", "ref"};
 
 // What a kernel wrote, from all of its cases: bytes, with every NaN the same.
 typedef struct {

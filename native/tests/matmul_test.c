@@ -366,8 +366,8 @@ static void check_extremes(const es_kernels *kernels, const es_type_info *info) 
 
 int main(int n_arguments, char **arguments) {
     is_quick = n_arguments > 1 && strcmp(arguments[1], "quick") == 0;
-    const es_kernels *sets[] = {es_kernels_ref(), es_kernels_avx2(), es_kernels_avx512(),
-                                es_kernels_neon()};
+    const es_kernels *sets[] = {es_kernels_ref(),    es_kernels_avx2(), es_kernels_avxvnni(),
+                                es_kernels_avx512(), es_kernels_neon(), es_kernels_i8mm()};
     check_refusals();
     for (int32_t i = 0; i < es_type_count(); i++) {
         es_type_info info;

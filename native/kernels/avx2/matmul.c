@@ -1,6 +1,7 @@
 // The matmul of the AVX2 set.
 #include "kernels/avx2/dot.h"
 
+#include "kernels/generic/expanded.h"
 #include "kernels/generic/matmul.h"
 #include "kernels/matmul.h"
 

@@ -5,7 +5,10 @@
 
 #include "kernels/avx2/dot.h"
 
-enum { PEAK_CHAINS = 5 }; // of two registers
+enum {
+    PEAK_CHAINS = 5,    // of two registers
+    PEAK_PRODUCTS = 64, // of one peak_dot
+};
 
 SIMD i32x16 peak_dot(i32x16 total, line w, line q) {
     const __m256i one = _mm256_set1_epi16(1);

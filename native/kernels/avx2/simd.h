@@ -6,10 +6,8 @@
 #include <immintrin.h>
 #include <stdint.h>
 
-#define SIMD        static inline __attribute__((always_inline))
-#define SIMD_LONG   SIMD
-#define SIMD_NAME   "avx2"
-#define SIMD_MATMUL es_matmul_avx2
+#define SIMD      static inline __attribute__((always_inline))
+#define SIMD_LONG SIMD
 
 enum { SIMD_REGISTERS = 8 };
 

@@ -1,6 +1,7 @@
 // The matmul of the AVX-512 set.
 #include "kernels/avx512/dot.h"
 
+#include "kernels/generic/expanded.h"
 #include "kernels/generic/matmul.h"
 #include "kernels/matmul.h"
 

@@ -28,8 +28,9 @@ SIMD void expand_256(es_type type, const uint8_t *block, int64_t n_blocks, expan
         for (int run = 0; run < f.n_runs; run++) {
             const uint8_t *lines = block + f.runs_at + run * f.run_bytes;
             UNROLL for (int i = 0; i < run_lines / 8; i++) {
-                UNROLL for (int t = 8 * i; t < 8 * i + 8; t++) {
-                    line_store(out->lines[run * run_lines + t], packed_line(type, lines, t));
+                UNROLL for (int t = 8 * i; t < 8 * i + 8; t += 2) {
+                    expanded_store(out->lines[run * run_lines + t], packed_line(type, lines, t),
+                                   packed_line(type, lines, t + 1));
                 }
             }
         }
@@ -101,8 +102,8 @@ SIMD void dot_expanded_block(es_type type, const expanded_256 *block, const int8
     const format f = format_of(type);
     for (int group = 0; group < n_groups(&f); group++) {
         const i32x16 scale = i32_load(block->scale[group]);
-        dot_lines(type, EXPANDED, block->lines[group * f.group_lines], 0, f.group_lines,
-                  q + group * f.group_lines * 4, stride, R, &scale, totals);
+        dot_expanded(type, block->lines[group * f.group_lines], f.group_lines,
+                     q + group * f.group_lines * 4, stride, R, &scale, totals);
     }
 }
 

@@ -29,8 +29,9 @@ SIMD f32x16 packed_m(const uint8_t *block) { return f16_load((const uint16_t *)(
 SIMD void expand_32(es_type type, const uint8_t *block, int64_t n_blocks, expanded_32 *out) {
     const format f = format_of(type);
     for (int64_t b = 0; b < n_blocks; b++, block += f.block_bytes, out++) {
-        UNROLL for (int i = 0; i < 8; i++) {
-            line_store(out->lines[i], packed_line(type, block + f.runs_at, i));
+        const uint8_t *run = block + f.runs_at;
+        UNROLL for (int i = 0; i < 8; i += 2) {
+            expanded_store(out->lines[i], packed_line(type, run, i), packed_line(type, run, i + 1));
         }
         f32_store(out->d, packed_d(type, block));
         if (f.has_min) {
@@ -73,8 +74,11 @@ SIMD void matmul_32(es_type type, line_source source, int P, int R, const panel_
             const expanded_32 *wide = (const expanded_32 *)at;
             i32x16 totals[ROWS_MAX];
             UNROLL for (int r = 0; r < R; r++) { totals[r] = i32_splat(0); }
-            dot_lines(type, source, source == PACKED ? at + f.runs_at : wide->lines[0], 0, 8, q,
-                      stride, R, NULL, totals);
+            if (source == PACKED) {
+                dot_lines(type, PACKED, at + f.runs_at, 0, 8, q, stride, R, NULL, totals);
+            } else {
+                dot_expanded(type, wide->lines[0], 8, q, stride, R, NULL, totals);
+            }
             const f32x16 d = source == PACKED ? packed_d(type, at) : f32_load(wide->d);
             f32x16 m = f32_zero();
             if (f.has_min) {

@@ -1,5 +1,6 @@
 // The most int8 products that a set's instructions give, from registers and the nearest cache:
-// what a matmul's rate is a fraction of. Sets say in peak.h how they multiply.
+// what a matmul's rate is a fraction of. Sets say in peak.h how they multiply, and how many
+// products that is.
 #ifndef ES_KERNELS_GENERIC_PEAK_H
 #define ES_KERNELS_GENERIC_PEAK_H
 
@@ -7,8 +8,6 @@
 
 #include "kernels/generic/unroll.h"
 #include "kernels/kernels.h"
-
-enum { PEAK_OPERATIONS = 64 * 2 }; // of a line: a product and its addition are two
 
 static int64_t int8_peak(int64_t n_rounds) {
     _Alignas(64) uint8_t w[64];
@@ -33,7 +32,7 @@ static int64_t int8_peak(int64_t n_rounds) {
     }
     const int32_t *kept = used;
     __asm__ volatile("" : : "r"(kept) : "memory");
-    return n_rounds * PEAK_CHAINS * PEAK_OPERATIONS;
+    return n_rounds * PEAK_CHAINS * PEAK_PRODUCTS * 2; // a product and its addition
 }
 
 #endif

@@ -3,6 +3,8 @@
 #ifndef ES_KERNELS_GENERIC_SCALES_H
 #define ES_KERNELS_GENERIC_SCALES_H
 
+#include <string.h>
+
 #include "kernels/generic/lines.h"
 
 typedef struct {

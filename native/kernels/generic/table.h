@@ -1,5 +1,6 @@
-// The table of one kernel set: the generic bodies over the simd.h that was included before. Its
-// matmul, SIMD_MATMUL, is a file of its own: it takes long to compile.
+// The table of one kernel set: the generic bodies over the simd.h that was included before. The
+// set says what it is called, SET_NAME, and gives its matmul, SET_MATMUL, which is a file of its
+// own: it takes long to compile.
 #ifndef ES_KERNELS_GENERIC_TABLE_H
 #define ES_KERNELS_GENERIC_TABLE_H
 
@@ -9,8 +10,8 @@
 #include "kernels/matmul.h"
 
 static const es_kernels table = {
-    .name = SIMD_NAME,
-    .matmul = SIMD_MATMUL,
+    .name = SET_NAME,
+    .matmul = SET_MATMUL,
     .weight_row = es_weight_row,
     .quantize_32 = quantize_32,
     .quantize_256 = quantize_256,

@@ -1,6 +1,7 @@
 // The matmul of the NEON set.
 #include "kernels/neon/dot.h"
 
+#include "kernels/generic/expanded.h"
 #include "kernels/generic/matmul.h"
 #include "kernels/matmul.h"
 

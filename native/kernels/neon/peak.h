@@ -4,7 +4,10 @@
 
 #include "kernels/neon/dot.h"
 
-enum { PEAK_CHAINS = 5 }; // of four registers
+enum {
+    PEAK_CHAINS = 5,    // of four registers
+    PEAK_PRODUCTS = 64, // of one peak_dot
+};
 
 SIMD int32x4_t quarter_peak(int32x4_t total, uint8x16_t w, uint8x16_t q) {
     return vdotq_s32(total, vreinterpretq_s8_u8(w), vreinterpretq_s8_u8(q));

@@ -7,10 +7,8 @@
 #include <stdint.h>
 #include <string.h>
 
-#define SIMD        static inline __attribute__((always_inline))
-#define SIMD_LONG   SIMD
-#define SIMD_NAME   "neon"
-#define SIMD_MATMUL es_matmul_neon
+#define SIMD      static inline __attribute__((always_inline))
+#define SIMD_LONG SIMD
 
 enum { SIMD_REGISTERS = 8 };
 

@@ -4,7 +4,10 @@
 
 #include "kernels/ref/simd.h"
 
-enum { PEAK_CHAINS = 1 };
+enum {
+    PEAK_CHAINS = 1,
+    PEAK_PRODUCTS = 64, // of one peak_dot
+};
 
 typedef struct {
     int8_t bytes[64];

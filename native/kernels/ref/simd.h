@@ -16,11 +16,9 @@
 #include <stdint.h>
 #include <string.h>
 
-#define SIMD        static inline
-#define SIMD_LONG   static __attribute__((noinline, unused)) // longer ones: here, one copy of each
-#define SIMD_NAME   "ref"
-#define SIMD_MATMUL es_matmul_ref
-#define EACH_LANE   for (int i = 0; i < 16; i++)
+#define SIMD      static inline
+#define SIMD_LONG static __attribute__((noinline, unused)) // longer ones: here, one copy of each
+#define EACH_LANE for (int i = 0; i < 16; i++)
 
 // How many f32x16 the registers hold; tiles are sized by it.
 enum { SIMD_REGISTERS = 4 };
