@@ -62,6 +62,7 @@ class AsyncLLM:
         max_num_seqs: int = 64,
         max_queued_requests: int = 256,
         chat_template: str | None = None,
+        prefix_caching: bool = True,
         config: Config | None = None,
         progress: Progress | None = None,
         license_gate: LicenseGate | None = None,
@@ -79,6 +80,7 @@ class AsyncLLM:
             max_num_batched_tokens=max_num_batched_tokens,
             max_num_seqs=max_num_seqs,
             chat_template=chat_template,
+            prefix_caching=prefix_caching,
         )
         load = partial(
             load_model,

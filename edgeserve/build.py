@@ -9,18 +9,19 @@ from pathlib import Path
 
 import numpy as np
 
+from edgeserve.cache.prefix_index import PrefixIndex
 from edgeserve.config import Config
 from edgeserve.engine.engine import Engine, EngineLimits
 from edgeserve.errors import InvalidRequestError, KVMemoryError
 from edgeserve.frozen import frozen
-from edgeserve.loader.gguf import read_gguf
+from edgeserve.loader.gguf import ModelFile, read_gguf
 from edgeserve.loader.machine import available_memory
 from edgeserve.loader.progress import Progress, SilentProgress
 from edgeserve.loader.sampling_defaults import sampling_defaults
 from edgeserve.loader.store import LicenseGate, resolve_model
 from edgeserve.loader.tensors import TensorReader
 from edgeserve.models import build_plan
-from edgeserve.plan.ops import Linear, Plan
+from edgeserve.plan.ops import CacheKind, Linear, Plan, Rope
 from edgeserve.runner.batch import BLOCK_SIZE
 from edgeserve.runner.native_runner import NativeRunner, num_cores
 from edgeserve.runner.runner import Runner
@@ -49,7 +50,8 @@ class EngineOptions:
     """What a user may set about an engine; None means decided by model and machine.
 
     `device` "auto" is the CPU; "oracle" the numpy executor, whose `dtype` is "float32" or
-    "float64". `kv_cache_memory` is bytes for K and V.
+    "float64". `kv_cache_memory` is bytes for K and V. Without `prefix_caching` every prompt is
+    computed whole.
     """
 
     device: str = "auto"
@@ -60,6 +62,7 @@ class EngineOptions:
     max_num_batched_tokens: int = 512
     max_num_seqs: int = 64
     chat_template: str | None = None
+    prefix_caching: bool = True
 
     def __post_init__(self) -> None:
         if self.device not in _DEVICES:
@@ -70,6 +73,8 @@ class EngineOptions:
             _check_option(name, getattr(self, name), low, high)
         if self.chat_template is not None and not isinstance(self.chat_template, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidRequestError("chat_template", self.chat_template, "a template's text")
+        if not isinstance(self.prefix_caching, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidRequestError("prefix_caching", self.prefix_caching, "True or False")
 
 
 def _check_option(name: str, value: object, low: int, high: int | None) -> None:
@@ -128,7 +133,8 @@ def load_model(
             tensors.cancel()
             _close_once_made(loading)
             raise
-    engine = Engine(runner, tokenizer, limits, defaults, clock)
+    index = _prefix_index(plan, file, runner) if options.prefix_caching else None
+    engine = Engine(runner, tokenizer, limits, defaults, clock, index)
     return LoadedModel(
         source, resolved.path, file.metadata, plan, engine, tokenizer, template, defaults
     )
@@ -155,6 +161,16 @@ def _runner(
         max_rows=options.max_num_batched_tokens,
         kernels=config.kernels,
     )
+
+
+def _prefix_index(plan: Plan, file: ModelFile, runner: Runner) -> PrefixIndex | None:
+    """None for a model that keeps more than keys and values of its past."""
+    if any(group.kind is CacheKind.RECURRENT for group in plan.cache_groups):
+        return None
+    ropes = dict.fromkeys(op.spec for op in plan.operations if isinstance(op, Rope))
+    block_bytes = [runner.block_bytes(group) for group in range(len(plan.cache_groups))]
+    same = (file.paths, file.file_bytes, runner.numerics_class, block_bytes, list(ropes))
+    return PrefixIndex(repr(same).encode(), BLOCK_SIZE)
 
 
 def _size(plan: Plan, options: EngineOptions) -> tuple[EngineLimits, int]:

@@ -35,8 +35,10 @@ class LLM:
     `model` is a path, a name of the catalogue, `hf:owner/repo[:file or quant]` or `pypi:name`.
     `device` is "auto" (the CPU), "cpu" or "oracle" (numpy in `dtype`); `num_threads` None is the
     physical cores. `kv_cache_memory` is bytes for keys and values; the context is
-    `max_model_len`, or what the model was trained for and memory holds. `progress` hears of a
-    download; `license_gate` is asked before a model is fetched whose terms must be accepted.
+    `max_model_len`, or what the model was trained for and memory holds. `prefix_caching` False
+    computes every prompt whole, where otherwise what begins alike is computed once. `progress`
+    hears of a download; `license_gate` is asked before a model is fetched whose terms must be
+    accepted.
     Safe to call from several threads. Close it, or use it as a context manager.
 
     Raises ModelNotFoundError, DownloadError, ModelFileError, UnsupportedModelError.
@@ -54,6 +56,7 @@ class LLM:
         max_num_batched_tokens: int = 512,
         max_num_seqs: int = 64,
         chat_template: str | None = None,
+        prefix_caching: bool = True,
         config: Config | None = None,
         progress: Progress | None = None,
         license_gate: LicenseGate | None = None,
@@ -67,6 +70,7 @@ class LLM:
             max_num_batched_tokens=max_num_batched_tokens,
             max_num_seqs=max_num_seqs,
             chat_template=chat_template,
+            prefix_caching=prefix_caching,
         )
         self._model = load_model(
             model,

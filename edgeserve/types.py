@@ -343,6 +343,11 @@ class RequestOutput:
     def text(self) -> str:
         return self.outputs[0].text
 
+    @property
+    def num_cached_tokens(self) -> int:
+        """Tokens of the prompt whose keys and values were there already."""
+        return self.usage.cached_tokens
+
 
 @frozen
 class TokenChunk:

@@ -6,9 +6,11 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from edgeserve.cache.prefix_index import PrefixIndex
 from edgeserve.engine.engine import Engine, EngineLimits, Request
 from edgeserve.engine.output import EngineEvent, RequestFailed, RequestFinished, RequestProgress
 from edgeserve.errors import EdgeServeError
+from edgeserve.runner.batch import BLOCK_SIZE
 from edgeserve.runner.runner import Runner
 from edgeserve.text.tokenizer import Tokenizer, build_tokenizer
 from edgeserve.types import RequestOutput, SamplingDefaults, SamplingParams, Timings, TokenChunk
@@ -71,8 +73,10 @@ class Harness:
             assert self.num_steps < max_steps, "a request that never ends"
 
     def answer(self, request_id: str) -> RequestOutput:
-        """The output but for what the clock said."""
-        return replace(self.outputs[request_id], timings=NO_TIME)
+        """The output but for what the clock said, and for what had been computed before."""
+        output = self.outputs[request_id]
+        usage = replace(output.usage, cached_tokens=0)
+        return replace(output, timings=NO_TIME, usage=usage)
 
     def streamed_text(self, request_id: str, index: int = 0) -> str:
         return "".join(c.text for c in self.chunks[request_id] if c.index == index)
@@ -86,6 +90,8 @@ def make_engine(
     max_num_seqs: int = 64,
     tokenizer: Tokenizer | None = None,
     clock: Callable[[], float] = lambda: 0.0,
+    prefix_caching: bool = True,
 ) -> Engine:
     limits = EngineLimits(max_model_len, max_num_batched_tokens, max_num_seqs)
-    return Engine(runner, tokenizer or tiny_tokenizer(), limits, SamplingDefaults(), clock)
+    index = PrefixIndex(b"", BLOCK_SIZE) if prefix_caching else None
+    return Engine(runner, tokenizer or tiny_tokenizer(), limits, SamplingDefaults(), clock, index)

@@ -1,7 +1,8 @@
 """A Runner that computes nothing: logits are a function of the tokens in the cache, and so exact.
 
 It keeps token ids where keys and values would be and reads every row's whole history back through
-the block tables, in every cache group. A wrong table, position or chunk gives other logits.
+the block tables, in every cache group; in one with a window, what the window shows. A wrong table,
+position or chunk gives other logits.
 """
 
 from __future__ import annotations
@@ -51,11 +52,25 @@ class FakeRunner:
 
     numerics_class = "fake"
 
-    def __init__(self, logits_of: LogitsOf, *, num_blocks: int, num_groups: int = 1) -> None:
+    def __init__(
+        self,
+        logits_of: LogitsOf,
+        *,
+        num_blocks: int,
+        num_groups: int = 1,
+        windows: Sequence[int] = (),
+    ) -> None:
+        """`num_groups` groups that see everything, and one more for each of `windows`."""
         self._logits_of = logits_of
+        self._windows = windows
+        self._num_full = num_groups
+        num_groups += len(windows)
         self._cells = np.full((num_groups, num_blocks, BLOCK_SIZE), -1, np.int32)
         self._logits: list[NDArray[np.float64]] = []
-        self.cache_groups: Sequence[CacheGroup] = [CacheGroup(CacheKind.FULL, ())] * num_groups
+        self.cache_groups: Sequence[CacheGroup] = [
+            *[CacheGroup(CacheKind.FULL, ())] * self._num_full,
+            *[CacheGroup(CacheKind.WINDOW, (), window) for window in windows],
+        ]
         self.num_blocks = num_blocks
         self.batches: list[Batch] = []
         self.on_execute: Callable[[Batch], None] | None = None
@@ -89,13 +104,15 @@ class FakeRunner:
         return np.stack(self._logits)
 
     def copy_blocks(self, cache_group: int, pairs: Sequence[tuple[int, int]]) -> None:
-        raise NotImplementedError
+        for source, destination in pairs:
+            self._cells[cache_group, destination] = self._cells[cache_group, source]
 
     def read_blocks(self, cache_group: int, block_ids: Sequence[int]) -> bytes:
-        raise NotImplementedError
+        return self._cells[cache_group, list(block_ids)].tobytes()
 
     def write_blocks(self, cache_group: int, block_ids: Sequence[int], data: bytes) -> None:
-        raise NotImplementedError
+        cells = np.frombuffer(data, np.int32).reshape(len(block_ids), BLOCK_SIZE)
+        self._cells[cache_group, list(block_ids)] = cells
 
     def grow(self, num_blocks: int) -> None:
         raise NotImplementedError
@@ -107,11 +124,16 @@ class FakeRunner:
         self.closed += 1
 
     def _history(self, tables: NDArray[np.int32], position: int) -> History:
-        seen = {
-            tuple(self._cells[group, table].reshape(-1)[: position + 1].tolist())
-            for group, table in enumerate(tables)
-        }
-        assert len(seen) == 1, "cache groups disagree"
-        (history,) = seen
+        seen = {self._cells_of(group, table, position) for group, table in enumerate(tables)}
+        (history,) = {cells for cells in seen if len(cells) == position + 1}
+        assert all(history[-len(cells) :] == cells for cells in seen), "cache groups disagree"
         assert -1 not in history, "a row read a cell that nobody wrote"
         return history
+
+    def _cells_of(self, group: int, table: NDArray[np.int32], position: int) -> History:
+        """What a row of the group at the position sees."""
+        first = 0
+        if group >= self._num_full:
+            first = max(0, position + 1 - self._windows[group - self._num_full])
+        cells = self._cells[group, table].reshape(-1)[first : position + 1]
+        return tuple(cells.tolist())

@@ -69,9 +69,10 @@ def engine_of(llm: AsyncLLM) -> Engine:
 
 
 def answer(output: RequestOutput | None) -> RequestOutput:
-    """But for its name and what the clock said."""
+    """But for its name, what the clock said, and what had been computed before."""
     assert output is not None
-    return replace(output, request_id="", timings=NO_TIME)
+    usage = replace(output.usage, cached_tokens=0)
+    return replace(output, request_id="", timings=NO_TIME, usage=usage)
 
 
 async def read(stream: AsyncTokenStream) -> str:

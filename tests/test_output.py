@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from edgeserve.cache.kv_cache import BlockTables
 from edgeserve.engine.output import ChoiceOutput, logprobs_at
 from edgeserve.engine.sequence import Sequence
 from edgeserve.runner.batch import TokenResult
@@ -32,7 +33,7 @@ def choice(tokenizer: Tokenizer, *, max_tokens: int = 100, **fields: object) -> 
         seed=0,
         max_tokens=max_tokens,
         stop_ids=tokenizer.stop_ids | set(params.stop_token_ids),
-        block_tables=[],
+        block_tables=BlockTables.empty(0),
     )
     return ChoiceOutput(sequence, tokenizer)
 

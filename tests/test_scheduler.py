@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edgeserve.cache.kv_cache import KVCache
+from edgeserve.cache.kv_cache import BlockTables, KVCache
+from edgeserve.cache.prefix_index import PrefixIndex
 from edgeserve.engine.scheduler import Scheduler, SchedulerOutput
 from edgeserve.engine.sequence import Sequence
 from edgeserve.errors import OutOfBlocksError
@@ -18,8 +19,11 @@ BLOCK = 4
 class Bench:
     """A scheduler whose every step is checked and then pretended to have been computed."""
 
-    def __init__(self, *, blocks: int = 100, batched: int = 16, seqs: int = 8, groups: int = 2):
-        self.cache = KVCache(num_groups=groups, num_blocks=blocks, block_size=BLOCK)
+    def __init__(
+        self, *, blocks: int = 100, batched: int = 16, seqs: int = 8, sharing: bool = False
+    ) -> None:
+        index = PrefixIndex(b"", BLOCK) if sharing else None
+        self.cache = KVCache(windows=[None, 6], num_blocks=blocks, block_size=BLOCK, index=index)
         self.budget, self.seqs = batched, seqs
         self.scheduler = Scheduler(self.cache, max_num_batched_tokens=batched, max_num_seqs=seqs)
         self.live: list[Sequence] = []
@@ -50,12 +54,13 @@ class Bench:
         self._check(output)
         for rows in output.rows:
             sequence = rows.sequence
-            sequence.num_computed_tokens += rows.num_tokens
+            self.scheduler.advance(sequence, rows.num_tokens)
             if sequence.num_computed_tokens < len(sequence.token_ids):
                 continue
             sequence.num_scored_tokens = sequence.num_prompt_tokens
             sequence.token_ids.append(0)
             if sequence.num_output_tokens == sequence.max_tokens:
+                sequence.finish_reason = "length"
                 self.scheduler.remove(sequence)
                 self.live.remove(sequence)
                 self.ended.append(sequence.request_id)
@@ -73,7 +78,7 @@ class Bench:
             assert 0 <= rows.num_logits_rows <= rows.num_tokens
             end = rows.sequence.num_computed_tokens + rows.num_tokens
             assert end <= len(rows.sequence.token_ids)
-            assert all(len(table) * BLOCK >= end for table in rows.sequence.block_tables)
+            assert all(len(table) * BLOCK >= end for table in rows.sequence.block_tables.groups)
 
     def run(self, max_steps: int = 5000) -> None:
         for _ in range(max_steps):
@@ -144,7 +149,7 @@ def test_youngest_gives_way_when_blocks_run_out_and_comes_back_first() -> None:
     while b.num_preemptions == 0:
         bench.step()
     assert a.num_preemptions == 0
-    assert b.block_tables == [[], []]
+    assert b.block_tables == BlockTables.empty(2)
     assert (b.num_computed_tokens, b.num_output_tokens > 0) == (0, True)
     bench.run()
     assert bench.ended == ["a", "b", "c"]
@@ -178,11 +183,104 @@ def test_removing_frees_blocks_at_once_wherever_the_sequence_is() -> None:
     assert (decoding.num_output_tokens, prefilling.num_computed_tokens) == (1, 2)
     for sequence in (waiting, prefilling, decoding):
         bench.scheduler.remove(sequence)
-        assert sequence.block_tables == [[], []]
+        assert sequence.block_tables == BlockTables.empty(2)
         bench.scheduler.check()
     assert bench.cache.occupancy() == 0.0
     bench.scheduler.remove(decoding)  # once more changes nothing
     assert bench.step().rows == ()
+
+
+# --- sequences that share ------------------------------------------------------------------------
+
+
+def test_prompt_that_begins_like_one_being_computed_waits_for_it_and_shares() -> None:
+    bench = Bench(batched=8, sharing=True)
+    bench.add("a", 20, 3)
+    late = bench.add("late", 20, 3)
+    other = bench.add("other", 1, 1)
+    other.token_ids[0] = 7
+    assert shares(bench.step()) == [("other", 1, 1), ("a", 7, 0)]
+    assert (bench.scheduler.num_running, bench.scheduler.num_waiting) == (1, 1)
+    assert shares(bench.step()) == [("a", 8, 0)]
+    assert shares(bench.step()) == [("a", 5, 1)]
+    # Four of the five blocks are there; the last token must be computed again, so its block too.
+    assert shares(bench.step()) == [("a", 1, 1), ("late", 4, 1)]
+    assert late.num_cached_tokens == 16
+    bench.run()
+
+
+def test_prompt_is_not_awaited_once_whoever_computes_it_is_gone() -> None:
+    bench = Bench(batched=8, sharing=True)
+    leader = bench.add("leader", 40)
+    bench.add("late", 40)
+    bench.step()
+    bench.step()
+    bench.scheduler.remove(leader)
+    bench.live.remove(leader)
+    # What the leader had computed is found all the same.
+    assert shares(bench.step()) == [("late", 8, 0)]
+    assert bench.live[0].num_cached_tokens == 16
+    bench.run()
+
+
+def test_prompt_whose_scores_are_wanted_is_computed_whole() -> None:
+    bench = Bench(batched=64, sharing=True)
+    bench.add("a", 20)
+    bench.run()
+    bench.add("scored", 20, scored=True)
+    bench.add("plain", 20)
+    assert shares(bench.step()) == [("scored", 20, 20), ("plain", 4, 1)]
+
+
+def test_choices_share_their_prompt_and_copy_what_they_write() -> None:
+    bench = Bench(batched=64, sharing=True)
+    first = bench.add("r", 10, 4)
+    fork = bench.sequence("fork", 10, 4)
+    fork.forks = first
+    bench.scheduler.add(fork)
+    bench.live.append(fork)
+    assert shares(bench.step()) == [("r", 10, 1)]
+    assert shares(bench.step()) == [("r", 1, 1), ("fork", 1, 1)]
+    full, fork_full = first.block_tables.groups[0], fork.block_tables.groups[0]
+    assert full[:2] == fork_full[:2]
+    assert full[2] != fork_full[2]
+    assert bench.cache.pending_copies[0] == [(full[2], fork_full[2])]
+    assert bench.cache.counts.copied == 2  # one in each group
+    bench.run()
+
+
+def test_preempted_sequence_takes_up_what_is_left_of_its_blocks() -> None:
+    bench = Bench(blocks=10, batched=64, sharing=True)
+    bench.add("a", 16, 20)
+    b = bench.sequence("b", 17, 4)
+    b.token_ids[0] = 1
+    bench.scheduler.add(b)
+    bench.live.append(b)
+    while b.num_output_tokens < 2:
+        bench.step()
+    bench.scheduler._preempt(bench.scheduler._running.pop())  # pyright: ignore[reportPrivateUsage]
+    assert (b.num_computed_tokens, b.block_tables) == (0, BlockTables.empty(2))
+    assert shares(bench.step()) == [("a", 1, 1), ("b", 3, 1)]
+    assert bench.cache.counts.hit == 4 + 2  # four full blocks, and the two that the window shows
+    assert b.num_cached_tokens == 0  # it had computed them itself
+    bench.run()
+
+
+def test_sequence_without_room_is_looked_up_again_only_when_there_may_be_some() -> None:
+    bench = Bench(blocks=8, batched=64, sharing=True)
+    bench.add("a", 20, 9)
+    waiting = bench.sequence("waiting", 20, 9)
+    waiting.token_ids[:] = range(20)
+    bench.scheduler.add(waiting)
+    bench.live.append(waiting)
+    calls: list[int] = []
+    adopt = bench.cache.adopt
+    bench.cache.adopt = lambda *args: (calls.append(1), adopt(*args))[1]  # type: ignore[method-assign]
+    for _ in range(8):
+        bench.step()
+    assert bench.live[-1] is waiting
+    assert len(calls) == 2  # a's, and one try of the other's
+    bench.run()
 
 
 arrivals = st.lists(
@@ -201,13 +299,21 @@ def test_everything_ends_within_budgets_over_any_schedule(
     blocks: int,
     data: st.DataObject,
 ) -> None:
-    bench = Bench(blocks=blocks, batched=batched, seqs=seqs)
+    bench = Bench(blocks=blocks, batched=batched, seqs=seqs, sharing=data.draw(st.booleans()))
     for n, (pause, prompt, output, scored) in enumerate(wanted):
-        bench.add(str(n), prompt, output, scored=scored)
+        added = bench.add(str(n), prompt, output, scored=scored)
+        added.token_ids[prompt // 2 :] = [n % 3] * (prompt - prompt // 2)
+        if n and data.draw(st.booleans()):
+            # Another choice of the request before, whatever has become of that.
+            added.token_ids[:] = [7] * prompt
+            fork = bench.add(f"{n} again", prompt, output)
+            fork.token_ids[:] = added.token_ids
+            fork.forks = added
         for _ in range(pause):
             bench.step(data.draw(st.sampled_from([None, 1, 3])))
         if bench.live and data.draw(st.integers(0, 5)) == 0:
             gone = data.draw(st.sampled_from(bench.live))
+            gone.finish_reason = "abort"
             bench.scheduler.remove(gone)
             bench.live.remove(gone)
             bench.scheduler.check()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from edgeserve.cache.kv_cache import BlockTables
 from edgeserve.engine.sequence import Sequence
 from edgeserve.types import SamplingDefaults, SamplingParams
 
@@ -19,7 +20,7 @@ def sequence(num_prompt: int = 3, *, index: int = 0, **fields: object) -> Sequen
         seed=0,
         max_tokens=5,
         stop_ids=frozenset({9, 7}),
-        block_tables=[[]],
+        block_tables=BlockTables.empty(1),
     )
 
 

@@ -1,60 +1,287 @@
-"""Block tables of sequences: one per cache group, all grown together or not at all."""
+"""Block tables of sequences, and which blocks they share. One table and one pool a cache group.
+
+A block is written only while one table holds it and the index does not: otherwise it is copied
+first. `pending_copies` says for each group which blocks, (source, destination), before the next
+step; whoever has the bytes copies and clears them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
 
 from edgeserve.cache.block_pool import BlockPool
+from edgeserve.cache.prefix_index import PrefixIndex
 
-BlockTables = list[list[int]]
-"""One sequence's tables: for each cache group, the blocks of positions 0.., block_size.., …"""
+Found = list[dict[int, int]]
+"""For each cache group, the block ids of some block numbers of a prefix."""
+
+_BEHIND = 0
+"""What a table says where a block is no longer held: any id will do, as nothing reads there."""
+
+
+@dataclass(slots=True)
+class BlockTables:
+    """One sequence's tables: for each group, the blocks of positions 0.., block_size.., …
+
+    The first `num_behind` entries of a table lie behind the group's window and are not held. The
+    first `num_indexed` blocks of the sequence need not be offered to the index any more.
+    """
+
+    groups: list[list[int]]
+    num_behind: list[int]
+    num_indexed: int = 0
+
+    @classmethod
+    def empty(cls, num_groups: int) -> BlockTables:
+        return cls([[] for _ in range(num_groups)], [0] * num_groups)
+
+    def held(self, group: int) -> list[int]:
+        return self.groups[group][self.num_behind[group] :]
+
+
+@dataclass(slots=True)
+class CacheCounts:
+    """What happened so far, in blocks over all groups."""
+
+    hit: int = 0
+    forked: int = 0
+    copied: int = 0
+    behind: int = 0
+    evicted: int = 0
 
 
 class KVCache:
-    """One pool of `num_blocks` blocks for each of `num_groups` cache groups."""
+    """One pool of `num_blocks` blocks for each cache group. `windows[g]` is how far back a row of
+    group g looks, itself included, or None for all the way. Without an index nothing is shared.
+    """
 
-    def __init__(self, *, num_groups: int, num_blocks: int, block_size: int) -> None:
-        self._pools = [BlockPool(num_blocks) for _ in range(num_groups)]
+    def __init__(
+        self,
+        *,
+        windows: Sequence[int | None],
+        num_blocks: int,
+        block_size: int,
+        index: PrefixIndex | None = None,
+    ) -> None:
+        self._windows = tuple(windows)
         self._block_size = block_size
         self._num_blocks = num_blocks
+        self._index = index
+        self._counts = CacheCounts()
+        self._pools = [
+            BlockPool(num_blocks, partial(self._forget, group))
+            for group in range(len(self._windows))
+        ]
+        self.pending_copies: list[list[tuple[int, int]]] = [[] for _ in self._windows]
 
     @property
     def num_blocks(self) -> int:
         return self._num_blocks
+
+    @property
+    def shares(self) -> bool:
+        """Whether sequences may share blocks at all."""
+        return self._index is not None
+
+    @property
+    def counts(self) -> CacheCounts:
+        self._counts.evicted = sum(pool.num_evicted for pool in self._pools)
+        return self._counts
 
     def blocks_for(self, num_tokens: int) -> int:
         """Blocks that hold `num_tokens` positions."""
         return -(-num_tokens // self._block_size)
 
     def new_tables(self) -> BlockTables:
-        return [[] for _ in self._pools]
+        return BlockTables.empty(len(self._pools))
 
-    def extend(self, tables: BlockTables, num_tokens: int) -> bool:
-        """Grows tables to hold `num_tokens` positions. False, and nothing taken, without room."""
-        wanted = self.blocks_for(num_tokens)
-        missing = [max(0, wanted - len(table)) for table in tables]
-        if any(n > pool.num_free for n, pool in zip(missing, self._pools, strict=True)):
+    def num_available(self) -> list[int]:
+        """Blocks that each group's pool could still give."""
+        return [pool.num_available for pool in self._pools]
+
+    def hash_prefix(self, hashes: list[bytes], token_ids: Sequence[int]) -> None:
+        """Appends what `hashes` lacks for the full blocks of a sequence; see PrefixIndex."""
+        if self._index is not None:
+            if not hashes:
+                hashes.append(self._index.root())
+            self._index.extend(hashes, token_ids)
+
+    def adopt(self, tables: BlockTables, hashes: Sequence[bytes], token_ids: Sequence[int]) -> int:
+        """Fills empty tables with the longest prefix that can be found; its number of tokens.
+
+        At least the last token is left to compute: somebody wants its logits.
+        """
+        length, found = self._find(hashes, token_ids)
+        if length == 0:
+            return 0
+        for group, pool in enumerate(self._pools):
+            behind = self._num_behind(group, length * self._block_size)
+            held = [found[group][block] for block in range(behind, length)]
+            pool.hold(held)
+            tables.groups[group] = [_BEHIND] * behind + held
+            tables.num_behind[group] = behind
+            self._counts.hit += len(held)
+        tables.num_indexed = length
+        return length * self._block_size
+
+    def fork(self, source: BlockTables, tables: BlockTables, num_tokens: int) -> bool:
+        """Makes empty tables share the source's first `num_tokens` positions, the last of which
+        will be computed again. False, and nothing done, if the source let go of what that needs.
+        """
+        behind = [self._num_behind(group, num_tokens - 1) for group in range(len(self._pools))]
+        if any(gone > allowed for gone, allowed in zip(source.num_behind, behind, strict=True)):
             return False
-        for table, n, pool in zip(tables, missing, self._pools, strict=True):
+        num_blocks = self.blocks_for(num_tokens)
+        for group, pool in enumerate(self._pools):
+            gone = source.num_behind[group]
+            shared = source.groups[group][gone:num_blocks]
+            pool.hold(shared)
+            tables.groups[group] = [_BEHIND] * gone + shared
+            tables.num_behind[group] = gone
+            self._counts.forked += len(shared)
+        tables.num_indexed = (num_tokens - 1) // self._block_size
+        return True
+
+    def extend(self, tables: BlockTables, first: int, num_tokens: int) -> bool:
+        """Grows tables to hold `num_tokens` positions, those from `first` on writable.
+
+        False, and nothing taken, without room.
+        """
+        writes = first // self._block_size
+        missing = self.missing(tables, first, num_tokens)
+        if any(n > pool.num_available for n, pool in zip(missing, self._pools, strict=True)):
+            return False
+        for group, (table, n, pool) in enumerate(
+            zip(tables.groups, missing, self._pools, strict=True)
+        ):
+            if self._must_copy(group, table, writes):
+                self._copy_on_write(group, table, writes)
+                n -= 1
             table.extend(pool.take(n))
         return True
 
+    def missing(self, tables: BlockTables, first: int, num_tokens: int) -> list[int]:
+        """Blocks of each group that `extend` would take."""
+        wanted, writes = self.blocks_for(num_tokens), first // self._block_size
+        return [
+            max(0, wanted - len(table)) + self._must_copy(group, table, writes)
+            for group, table in enumerate(tables.groups)
+        ]
+
+    def index_computed(
+        self,
+        tables: BlockTables,
+        hashes: list[bytes],
+        token_ids: Sequence[int],
+        num_computed: int,
+    ) -> None:
+        """The first `num_computed` positions are stored now: full blocks of them can be found."""
+        full = num_computed // self._block_size
+        if self._index is None or full <= tables.num_indexed:
+            return
+        self.hash_prefix(hashes, token_ids)
+        for block in range(tables.num_indexed, full):
+            for group, table in enumerate(tables.groups):
+                if block < tables.num_behind[group] or self._index.has(group, hashes[block + 1]):
+                    continue
+                # Kept first: an entry whose block the pool would give away could go stale.
+                self._pools[group].keep(table[block])
+                self._index.add(group, hashes, token_ids, block, table[block])
+        tables.num_indexed = full
+
+    def leave_behind(self, tables: BlockTables, num_computed: int) -> None:
+        """Gives back blocks that no row will see any more, also if the last one is computed again,
+        as a fork does."""
+        for group, window in enumerate(self._windows):
+            if window is None:
+                continue
+            first = tables.num_behind[group]
+            end = self._num_behind(group, num_computed - 1)
+            if end > first:
+                gone = tables.groups[group][first:end]
+                tables.groups[group][first:end] = [_BEHIND] * (end - first)
+                tables.num_behind[group] = end
+                self._pools[group].give_back(gone)
+                self._counts.behind += len(gone)
+
     def release(self, tables: BlockTables) -> None:
-        """Gives a sequence's blocks back; the tables are empty afterwards."""
-        for table, pool in zip(tables, self._pools, strict=True):
-            pool.give_back(table)
-            table.clear()
+        """Gives a sequence's blocks back, the last first: a prefix outlives what continues it."""
+        for group, pool in enumerate(self._pools):
+            held = tables.held(group)
+            tables.groups[group] = []
+            tables.num_behind[group] = 0
+            pool.give_back(reversed(held))
+        tables.num_indexed = 0
 
     def occupancy(self) -> float:
         """The fullest pool's held share, 0 to 1."""
         if not self._pools or self._num_blocks == 0:
             return 0.0
-        return max(1.0 - pool.num_free / pool.num_blocks for pool in self._pools)
+        return max(1.0 - pool.num_available / pool.num_blocks for pool in self._pools)
 
     def check(self, live_tables: Sequence[BlockTables]) -> None:
-        """Raises AssertionError unless the live tables hold exactly the blocks that are held."""
+        """Raises AssertionError unless each block is held exactly by the live tables that name
+        it, and what can be found is what the pools keep."""
+        if self._index is not None:
+            self._index.check()
         for group, pool in enumerate(self._pools):
-            pool.check()
-            held = [block for tables in live_tables for block in tables[group]]
-            assert len(held) == len(set(held)), "two tables hold one block"
-            assert len(held) == pool.num_blocks - pool.num_free, "blocks leaked"
+            pool.check(self._index.blocks_of(group) if self._index is not None else set())
+            counts = [0] * pool.num_blocks
+            for tables in live_tables:
+                for block in tables.held(group):
+                    counts[block] += 1
+            assert counts == pool.counts, f"group {group}: tables hold {counts}, not {pool.counts}"
+
+    def _find(self, hashes: Sequence[bytes], token_ids: Sequence[int]) -> tuple[int, Found]:
+        """The most blocks for which every group has what it needs, and those: of a full group
+        all, of a window group the ones that the next row sees."""
+        index, length = self._index, (len(token_ids) - 1) // self._block_size
+        found: Found = [{} for _ in self._windows]
+        if index is None or not found:
+            return 0, found
+
+        def has(group: int, block: int) -> bool:
+            if block not in found[group]:
+                block_id = index.find(group, hashes, token_ids, block)
+                if block_id is None:
+                    return False
+                found[group][block] = block_id
+            return True
+
+        for group, window in enumerate(self._windows):
+            if window is None:
+                length = next((b for b in range(length) if not has(group, b)), length)
+        # A shorter prefix needs other blocks of a window: again, until all have theirs.
+        shorter: int | None = length
+        while shorter is not None:
+            length, shorter = shorter, None
+            for group in range(len(self._windows)):
+                first = self._num_behind(group, length * self._block_size)
+                needed = range(length - 1, first - 1, -1)
+                shorter = next((b for b in needed if not has(group, b)), shorter)
+                if shorter is not None:
+                    break
+        return length, found
+
+    def _forget(self, group: int, block_id: int) -> None:
+        if self._index is not None:
+            self._index.forget(group, block_id)
+
+    def _num_behind(self, group: int, position: int) -> int:
+        """Blocks of a group that rows from `position` on cannot see."""
+        window = self._windows[group]
+        return 0 if window is None else max(0, position - window + 1) // self._block_size
+
+    def _must_copy(self, group: int, table: Sequence[int], block: int) -> bool:
+        return block < len(table) and not self._pools[group].is_writable(table[block])
+
+    def _copy_on_write(self, group: int, table: list[int], block: int) -> None:
+        pool, shared = self._pools[group], table[block]
+        (own,) = pool.take(1)
+        # Noted first: an interrupt may then leave a copy that nobody needs, never a missing one.
+        self.pending_copies[group].append((shared, own))
+        table[block] = own
+        pool.give_back([shared])
+        self._counts.copied += 1

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from edgeserve.cache.kv_cache import KVCache
+from edgeserve.cache.kv_cache import CacheCounts, KVCache
+from edgeserve.cache.prefix_index import PrefixIndex
 from edgeserve.engine.output import (
     ChoiceOutput,
     EngineEvent,
@@ -79,7 +80,10 @@ class _LiveRequest:
 
 
 class Engine:
-    """Many requests over one runner. `clock` gives seconds; answers never depend on it."""
+    """Many requests over one runner. `clock` gives seconds; answers never depend on it.
+
+    `index` finds the blocks of prefixes that were computed before; without one nothing is shared.
+    """
 
     def __init__(
         self,
@@ -88,6 +92,7 @@ class Engine:
         limits: EngineLimits,
         defaults: SamplingDefaults,
         clock: Callable[[], float],
+        index: PrefixIndex | None = None,
     ) -> None:
         self.limits = limits
         self.defaults = defaults
@@ -96,7 +101,10 @@ class Engine:
         self._clock = clock
         self._num_groups = len(runner.cache_groups)
         self._cache = KVCache(
-            num_groups=self._num_groups, num_blocks=runner.num_blocks, block_size=BLOCK_SIZE
+            windows=[group.window for group in runner.cache_groups],
+            num_blocks=runner.num_blocks,
+            block_size=BLOCK_SIZE,
+            index=index,
         )
         self._scheduler = Scheduler(
             self._cache,
@@ -115,6 +123,11 @@ class Engine:
     def num_sequences(self) -> int:
         """Choices of live requests that have not ended, computed right now or not."""
         return self._scheduler.num_running + self._scheduler.num_waiting
+
+    @property
+    def cache_counts(self) -> CacheCounts:
+        """Blocks that were found, forked, copied, left behind and evicted so far."""
+        return self._cache.counts
 
     def is_live(self, request_id: str) -> bool:
         return request_id in self._live
@@ -146,6 +159,8 @@ class Engine:
             ChoiceOutput(self._sequence(request, index), self._tokenizer)
             for index in range(request.params.n)
         ]
+        for choice in choices[1:]:
+            choice.sequence.forks = choices[0].sequence
         self._live[request.request_id] = _LiveRequest(request, choices, arrived)
         try:
             for choice in choices:
@@ -246,15 +261,23 @@ class Engine:
             sequence = rows.sequence
             first = sequence.num_computed_tokens
             end = first + rows.num_tokens
-            tables = sequence.block_tables
+            tables = sequence.block_tables.groups
             tokens = sequence.token_ids[first:end]
             groups.append(RowGroup(tokens, first, tables, rows.num_logits_rows))
             wanted.extend(_question(sequence, p) for p in range(end - rows.num_logits_rows, end))
+        self._copy_blocks()
         self._runner.execute(Batch.from_groups(groups, self._num_groups))
         results = self._runner.sample(wanted)
         if len(results) != len(wanted):
             raise LibraryError(f"the runner answered {len(results)} rows of {len(wanted)}")
         return results
+
+    def _copy_blocks(self) -> None:
+        """Before any block is written, so that interrupted, it can be done again."""
+        for group, pairs in enumerate(self._cache.pending_copies):
+            if pairs:
+                self._runner.copy_blocks(group, pairs)
+                pairs.clear()
 
     def _accept(
         self, scheduled: Iterable[ScheduledRows], results: list[TokenResult]
@@ -265,10 +288,10 @@ class Engine:
             answers = [next(remaining) for _ in range(rows.num_logits_rows)]
             sequence = rows.sequence
             first_answer = sequence.num_computed_tokens + rows.num_tokens - len(answers)
-            sequence.num_computed_tokens += rows.num_tokens
             # A choice of this request may have failed earlier in this very step.
             if sequence.request_id not in self._live:
                 continue
+            self._scheduler.advance(sequence, rows.num_tokens)
             try:
                 events.extend(self._take_answers(sequence, first_answer, answers))
             except Exception as error:  # an answer that makes no sense ends its request only
@@ -330,18 +353,19 @@ class Engine:
         num_prompt = len(live.request.prompt_token_ids)
         num_output = sum(len(completion.token_ids) for completion in completions)
         first_choice = live.choices[0]
+        num_cached = first_choice.sequence.num_cached_tokens
         wants_prompt = live.request.params.prompt_logprobs is not None
         return RequestOutput(
             request_id=live.request.request_id,
             prompt=live.request.prompt,
             prompt_token_ids=live.request.prompt_token_ids,
             outputs=completions,
-            usage=Usage(num_prompt, num_output),
+            usage=Usage(num_prompt, num_output, num_cached),
             timings=Timings(
                 queue_ms=(started - live.arrived) * 1e3,
                 first_token_ms=(first - live.arrived) * 1e3,
                 total_ms=(now - live.arrived) * 1e3,
-                prompt_tokens_per_s=_rate(num_prompt, first - started),
+                prompt_tokens_per_s=_rate(num_prompt - num_cached, first - started),
                 decode_tokens_per_s=_rate(num_output - len(completions), now - first),
             ),
             prompt_logprobs=tuple(first_choice.prompt_logprobs) if wants_prompt else None,

@@ -1,12 +1,14 @@
 """Which rows the next step computes: decodes first, then prompts, within the token budget.
 
 First come, first served. When blocks run out, the youngest running sequence gives its own back
-and is computed again later: its tokens stay, so its answer does too.
+and is computed again later: its tokens stay, so its answer does too. A prompt that begins like one
+which is being computed waits for that one's blocks, and then shares them.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 
 from edgeserve.cache.kv_cache import KVCache
 from edgeserve.engine.sequence import Sequence
@@ -46,6 +48,10 @@ class Scheduler:
         self._max_num_seqs = min(max_num_seqs, max_num_batched_tokens)
         self._waiting: deque[Sequence] = deque()
         self._running: list[Sequence] = []
+        # Hashes of full blocks that a running sequence has yet to compute, and by which.
+        self._coming: dict[bytes, Sequence] = {}
+        # The first in the queue that found no room, and how many blocks it takes until it does.
+        self._stuck: tuple[Sequence, list[int]] | None = None
 
     @property
     def num_waiting(self) -> int:
@@ -72,7 +78,7 @@ class Scheduler:
             self._running.remove(sequence)
         elif sequence in self._waiting:
             self._waiting.remove(sequence)
-        self._cache.release(sequence.block_tables)
+        self._release(sequence)
 
     def schedule(self, max_rows: int | None = None) -> SchedulerOutput:
         """The next step's rows; every sequence's blocks for them are taken already.
@@ -95,10 +101,20 @@ class Scheduler:
                 budget -= rows[-1].num_tokens
         return SchedulerOutput(tuple(rows), num_preempted)
 
+    def advance(self, sequence: Sequence, num_tokens: int) -> None:
+        """So many more tokens of a sequence are computed: others may find their blocks."""
+        tables, hashes = sequence.block_tables, sequence.prefix_hashes
+        sequence.num_computed_tokens += num_tokens
+        first = tables.num_indexed
+        self._cache.index_computed(tables, hashes, sequence.token_ids, sequence.num_computed_tokens)
+        self._came(sequence, hashes[first + 1 : tables.num_indexed + 1])
+        self._cache.leave_behind(tables, sequence.num_computed_tokens)
+
     def check(self) -> None:
         """Raises AssertionError unless the block accounting is exact."""
         live = [*self._running, *self._waiting]
         self._cache.check([sequence.block_tables for sequence in live])
+        assert set(self._coming.values()) <= set(self._running), "nobody computes what is awaited"
 
     def _admit_and_make_room(self) -> int:
         """Grows running sequences' tables to hold all their tokens, oldest first; then admits."""
@@ -106,7 +122,7 @@ class Scheduler:
         index = 0
         while index < len(self._running):
             sequence = self._running[index]
-            if self._cache.extend(sequence.block_tables, len(sequence.token_ids)):
+            if self._extend(sequence):
                 index += 1
             else:
                 self._preempt(self._running.pop())
@@ -116,17 +132,94 @@ class Scheduler:
         return num_preempted
 
     def _admit(self) -> None:
-        while self._waiting and len(self._running) < self._max_num_seqs:
-            sequence = self._waiting[0]
-            if not self._cache.extend(sequence.block_tables, len(sequence.token_ids)):
+        """In order of arrival, but past those that await another's blocks: their place is kept."""
+        at = 0
+        while at < len(self._waiting) and len(self._running) + at < self._max_num_seqs:
+            sequence = self._waiting[at]
+            if self._is_stuck(sequence):
                 return
-            self._running.append(self._waiting.popleft())
+            if self._awaits(sequence):
+                at += 1
+            elif self._start(sequence):
+                del self._waiting[at]
+                self._running.append(sequence)
+            else:
+                return
+
+    def _start(self, sequence: Sequence) -> bool:
+        """Takes the blocks of all its tokens, those that exist already first."""
+        tables, first = sequence.block_tables, sequence.forks
+        shared = 0
+        if first is not None and first.num_computed_tokens >= first.num_prompt_tokens:
+            num_prompt = first.num_prompt_tokens
+            shared = num_prompt - 1 if self._forked(first, sequence) else 0
+        if shared == 0 and not sequence.wants_prompt_scores:
+            shared = self._cache.adopt(tables, sequence.prefix_hashes, sequence.token_ids)
+        sequence.num_computed_tokens = shared
+        if not self._extend(sequence):
+            self._give_up(sequence)
+            return False
+        if sequence.num_preemptions == 0:
+            sequence.num_cached_tokens = shared
+        for block_hash in sequence.prefix_hashes[tables.num_indexed + 1 :]:
+            self._coming.setdefault(block_hash, sequence)
+        return True
+
+    def _give_up(self, sequence: Sequence) -> None:
+        """Lets go of what was shared, and notes how many blocks must be there for another try."""
+        first, end = sequence.num_computed_tokens, len(sequence.token_ids)
+        missing = self._cache.missing(sequence.block_tables, first, end)
+        before = self._cache.num_available()
+        self._release(sequence)
+        after = self._cache.num_available()
+        needed = [n + b - a for n, a, b in zip(missing, before, after, strict=True)]
+        self._stuck = sequence, needed
+
+    def _forked(self, first: Sequence, sequence: Sequence) -> bool:
+        return (
+            self._cache.shares
+            and first.finish_reason is None
+            and self._cache.fork(first.block_tables, sequence.block_tables, first.num_prompt_tokens)
+        )
+
+    def _is_stuck(self, sequence: Sequence) -> bool:
+        """Whether it lacked room and still does: its prefix need not be looked up to know."""
+        if self._stuck is None or self._stuck[0] is not sequence:
+            return False
+        available = self._cache.num_available()
+        return any(n > room for n, room in zip(self._stuck[1], available, strict=True))
+
+    def _awaits(self, sequence: Sequence) -> bool:
+        """Whether blocks that it can use are about to be computed by another."""
+        if not self._cache.shares or sequence.wants_prompt_scores:
+            return False
+        if sequence.waits_for_prompt or sequence.awaited in self._coming:
+            return True
+        self._cache.hash_prefix(sequence.prefix_hashes, sequence.token_ids)
+        # Its last token it computes itself, and so the block that ends with that.
+        usable = sequence.prefix_hashes[: self._cache.blocks_for(len(sequence.token_ids))]
+        sequence.awaited = next((h for h in reversed(usable) if h in self._coming), None)
+        return sequence.awaited is not None
+
+    def _extend(self, sequence: Sequence) -> bool:
+        tables, first = sequence.block_tables, sequence.num_computed_tokens
+        return self._cache.extend(tables, first, len(sequence.token_ids))
 
     def _preempt(self, sequence: Sequence) -> None:
-        self._cache.release(sequence.block_tables)
-        sequence.num_computed_tokens = 0
+        self._release(sequence)
         sequence.num_preemptions += 1
         self._waiting.appendleft(sequence)
+
+    def _release(self, sequence: Sequence) -> None:
+        self._came(sequence, sequence.prefix_hashes[sequence.block_tables.num_indexed + 1 :])
+        self._cache.release(sequence.block_tables)
+        sequence.num_computed_tokens = 0
+
+    def _came(self, sequence: Sequence, hashes: Iterable[bytes]) -> None:
+        """Nobody awaits these of it any more: they are there, or will not be."""
+        for block_hash in hashes:
+            if self._coming.get(block_hash) is sequence:
+                del self._coming[block_hash]
 
 
 def _rows(sequence: Sequence, num_tokens: int) -> ScheduledRows:

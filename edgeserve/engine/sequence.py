@@ -14,6 +14,9 @@ class Sequence:
 
     The keys and values of the first `num_computed_tokens` are in the cache. Preemption sets that
     to 0 and loses nothing else. `num_scored_tokens` prompt tokens have their logprob already.
+    `num_cached_tokens` of the prompt were found in the cache when it first ran. `forks` is the
+    request's first choice, whose prompt this one shares. `prefix_hashes` are those of its full
+    blocks; the one that is `awaited` is of a block which another sequence is about to compute.
     """
 
     request_id: str
@@ -29,7 +32,11 @@ class Sequence:
     num_computed_tokens: int = 0
     num_scored_tokens: int = 0
     num_preemptions: int = 0
-    finish_reason: FinishReason | None = field(default=None)
+    num_cached_tokens: int = 0
+    finish_reason: FinishReason | None = None
+    forks: Sequence | None = None
+    prefix_hashes: list[bytes] = field(default_factory=list[bytes])
+    awaited: bytes | None = None
 
     def __post_init__(self) -> None:
         self.num_prompt_tokens = len(self.token_ids)
@@ -56,6 +63,16 @@ class Sequence:
             self.index == 0
             and self.params.prompt_logprobs is not None
             and self.num_scored_tokens < self.num_prompt_tokens - 1
+        )
+
+    @property
+    def waits_for_prompt(self) -> bool:
+        """Whether the choice that this one forks is still to compute their prompt."""
+        first = self.forks
+        return (
+            first is not None
+            and first.finish_reason is None
+            and first.num_computed_tokens < first.num_prompt_tokens
         )
 
     @property
