@@ -1,10 +1,12 @@
 """How far the native core's distributions, and llama.cpp's, lie from the oracle's, over real text.
 
     python benches/kl.py MODEL.gguf [TEXT ...] [--tokens 4096] [--window 512] [--float64]
+                         [--kv-cache-dtype q8_0]
 
 The texts are cut into windows; every position of every window counts. KL(oracle || other) is in
 nats. Both run as they come (keys and values of 16 bits, activations rounded to 8), so their own
 rounding is most of what is measured. The ratio is of the two means, over the same positions.
+With --kv-cache-dtype KL(f16 || that type) is measured, of the native core alone.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from edgeserve.loader.gguf import read_gguf
 from edgeserve.loader.tensors import TensorReader
 from edgeserve.models import build_plan
 from edgeserve.runner.batch import BLOCK_SIZE, Batch, RowGroup
+from edgeserve.runner.kv_types import KV_TYPES
 from edgeserve.runner.native_runner import NativeRunner, num_cores
 from edgeserve.runner.oracle_runner import OracleRunner
 from edgeserve.runner.runner import Runner
@@ -129,7 +132,26 @@ def compare(
     return Comparison(theirs.result(), ours.result(), oracle_time.seconds)
 
 
-def _open(path: Path, window: int, dtype: type[np.floating] | None) -> Runner:
+def compare_kv(
+    path: Path, texts: Sequence[str], *, num_tokens: int, window: int, kv_cache_dtype: str
+) -> Divergence:
+    """How far the native core lies from itself with a cache of f16."""
+    tokenizer = llama_cpp.Llama(str(path), vocab_only=True, verbose=False)
+    exact, other = _open(path, window, None), _open(path, window, None, kv_cache_dtype)
+    tally = _Tally(f"{kv_cache_dtype} against f16")
+    for ids in _windows(tokenizer, texts, num_tokens, window):
+        unused = _Tally("f16")
+        for a, b in zip(_logits(exact, ids, unused), _logits(other, ids, tally), strict=True):
+            tally.add(a, b)
+    for runner in (exact, other):
+        runner.close()
+    tokenizer.close()
+    return tally.result()
+
+
+def _open(
+    path: Path, window: int, dtype: type[np.floating] | None, kv_cache_dtype: str = "f16"
+) -> Runner:
     """The oracle in `dtype`, or the native core for None."""
     model = read_gguf(path)
     plan = build_plan(model.metadata, model.tensors, max_model_len=window)
@@ -138,7 +160,12 @@ def _open(path: Path, window: int, dtype: type[np.floating] | None) -> Runner:
         if dtype is not None:
             return OracleRunner(plan, source, num_blocks=num_blocks, dtype=dtype)
         return NativeRunner(
-            plan, source, num_blocks=num_blocks, num_threads=num_cores(), max_rows=_PIECE
+            plan,
+            source,
+            num_blocks=num_blocks,
+            num_threads=num_cores(),
+            max_rows=_PIECE,
+            kv_cache_dtype=kv_cache_dtype,
         )
 
 
@@ -188,11 +215,24 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=4096)
     parser.add_argument("--window", type=int, default=512)
     parser.add_argument("--float64", action="store_true")
+    parser.add_argument("--kv-cache-dtype", choices=[name for name in KV_TYPES if name != "f16"])
     given = parser.parse_args()
+    texts = [path.read_text() for path in given.texts]
+    if given.kv_cache_dtype is not None:
+        print(
+            compare_kv(
+                given.model,
+                texts,
+                num_tokens=given.tokens,
+                window=given.window,
+                kv_cache_dtype=given.kv_cache_dtype,
+            )
+        )
+        return
     print(
         compare(
             given.model,
-            [path.read_text() for path in given.texts],
+            texts,
             num_tokens=given.tokens,
             window=given.window,
             dtype=np.float64 if given.float64 else np.float32,

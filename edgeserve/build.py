@@ -23,6 +23,7 @@ from edgeserve.loader.tensors import TensorReader
 from edgeserve.models import build_plan
 from edgeserve.plan.ops import CacheKind, Linear, Plan, Rope
 from edgeserve.runner.batch import BLOCK_SIZE
+from edgeserve.runner.kv_types import KV_TYPES
 from edgeserve.runner.native_runner import NativeRunner, num_cores
 from edgeserve.runner.runner import Runner
 from edgeserve.text.chat_template import ChatTemplate
@@ -39,7 +40,6 @@ _BOUNDS = {
     "max_num_batched_tokens": (1, 65536),
     "max_num_seqs": (1, None),
 }
-_NATIVE_KV_BYTES = 2
 # Weights multiplied a second, before the first step has told: low, so that it is short.
 _NATIVE_PRIOR_RATE = 50e9
 _ORACLE_PRIOR_RATE = 5e9
@@ -50,7 +50,8 @@ class EngineOptions:
     """What a user may set about an engine; None means decided by model and machine.
 
     `device` "auto" is the CPU; "oracle" the numpy executor, whose `dtype` is "float32" or
-    "float64". `kv_cache_memory` is bytes for K and V. Without `prefix_caching` every prompt is
+    "float64". `kv_cache_memory` is bytes for K and V, which `kv_cache_dtype` "q8_0" halves
+    and "q4_0" quarters, for some of the precision. Without `prefix_caching` every prompt is
     computed whole.
     """
 
@@ -59,6 +60,7 @@ class EngineOptions:
     num_threads: int | None = None
     max_model_len: int | None = None
     kv_cache_memory: int | None = None
+    kv_cache_dtype: str = "f16"
     max_num_batched_tokens: int = 512
     max_num_seqs: int = 64
     chat_template: str | None = None
@@ -69,6 +71,14 @@ class EngineOptions:
             raise InvalidRequestError("device", self.device, " or ".join(_DEVICES))
         if self.dtype not in tuple(_NUMPY_TYPES):
             raise InvalidRequestError("dtype", self.dtype, " or ".join(_NUMPY_TYPES))
+        if self.kv_cache_dtype not in tuple(KV_TYPES):
+            raise InvalidRequestError("kv_cache_dtype", self.kv_cache_dtype, " or ".join(KV_TYPES))
+        if self.device == "oracle" and self.kv_cache_dtype != "f16":
+            raise InvalidRequestError(
+                "kv_cache_dtype",
+                self.kv_cache_dtype,
+                "left out with device oracle, whose cache is of its dtype",
+            )
         for name, (low, high) in _BOUNDS.items():
             _check_option(name, getattr(self, name), low, high)
         if self.chat_template is not None and not isinstance(self.chat_template, str):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -160,6 +170,7 @@ def _runner(
         num_threads=options.num_threads or num_cores(),
         max_rows=options.max_num_batched_tokens,
         kernels=config.kernels,
+        kv_cache_dtype=options.kv_cache_dtype,
     )
 
 
@@ -176,8 +187,7 @@ def _prefix_index(plan: Plan, file: ModelFile, runner: Runner) -> PrefixIndex | 
 def _size(plan: Plan, options: EngineOptions) -> tuple[EngineLimits, int]:
     """Context and number of KV blocks that memory allows. Raises KVMemoryError if not even one."""
     oracle = options.device == "oracle"
-    element_bytes = np.dtype(_NUMPY_TYPES[options.dtype]).itemsize if oracle else _NATIVE_KV_BYTES
-    block_bytes = math.ceil(plan.kv_bytes_per_token(element_bytes)) * BLOCK_SIZE
+    block_bytes = _token_bytes(plan, options) * BLOCK_SIZE
     memory = options.kv_cache_memory
     if memory is None:
         memory = int(available_memory() * _ENGINE_SHARE_OF_MEMORY)
@@ -197,6 +207,13 @@ def _size(plan: Plan, options: EngineOptions) -> tuple[EngineLimits, int]:
         prior_s_per_row=_num_weights(plan) / (_ORACLE_PRIOR_RATE if oracle else _NATIVE_PRIOR_RATE),
     )
     return limits, min(num_blocks, per_request * options.max_num_seqs)
+
+
+def _token_bytes(plan: Plan, options: EngineOptions) -> int:
+    """What a token's keys and values take."""
+    if options.device == "oracle":
+        return math.ceil(plan.kv_bytes_per_token(np.dtype(_NUMPY_TYPES[options.dtype]).itemsize))
+    return KV_TYPES[options.kv_cache_dtype].token_bytes(plan)
 
 
 def _num_weights(plan: Plan) -> int:

@@ -34,11 +34,11 @@ class LLM:
 
     `model` is a path, a name of the catalogue, `hf:owner/repo[:file or quant]` or `pypi:name`.
     `device` is "auto" (the CPU), "cpu" or "oracle" (numpy in `dtype`); `num_threads` None is the
-    physical cores. `kv_cache_memory` is bytes for keys and values; the context is
-    `max_model_len`, or what the model was trained for and memory holds. `prefix_caching` False
-    computes every prompt whole, where otherwise what begins alike is computed once. `progress`
-    hears of a download; `license_gate` is asked before a model is fetched whose terms must be
-    accepted.
+    physical cores. `kv_cache_memory` is bytes for keys and values, held as `kv_cache_dtype` "f16",
+    "q8_0" (half of them) or "q4_0" (a quarter, less precise); the context is `max_model_len`, or
+    what the model was trained for and memory holds. `prefix_caching` False computes every prompt
+    whole, where otherwise what begins alike is computed once. `progress` hears of a download;
+    `license_gate` is asked before a model is fetched whose terms must be accepted.
     Safe to call from several threads. Close it, or use it as a context manager.
 
     Raises ModelNotFoundError, DownloadError, ModelFileError, UnsupportedModelError.
@@ -53,6 +53,7 @@ class LLM:
         num_threads: int | None = None,
         max_model_len: int | None = None,
         kv_cache_memory: int | None = None,
+        kv_cache_dtype: str = "f16",
         max_num_batched_tokens: int = 512,
         max_num_seqs: int = 64,
         chat_template: str | None = None,
@@ -67,6 +68,7 @@ class LLM:
             num_threads=num_threads,
             max_model_len=max_model_len,
             kv_cache_memory=kv_cache_memory,
+            kv_cache_dtype=kv_cache_dtype,
             max_num_batched_tokens=max_num_batched_tokens,
             max_num_seqs=max_num_seqs,
             chat_template=chat_template,

@@ -443,7 +443,7 @@ def test_the_screen_is_aligned_tables() -> None:
         == """\
 model      a.gguf (llama, 1.0 GB, 900 MB of weights in memory)
 machine    A Processor, 2 cores, Linux x86_64
-computing  2 threads, kernel set avx2
+computing  2 threads, kernel set avx2, KV cache f16
 limits     memory is read at 20.0 GB/s, int8 multiplies at 200 GOP/s
 versions   edgeserve 1.0, llama-cpp-python 2.0, python 3.11.7
 method     medians of 3 alternated rounds; forward passes only

@@ -64,6 +64,7 @@ def num_blocks(model: LoadedModel) -> int:
         *(("num_threads", value) for value in (0, -1, True, 1.0, "4", 1025, 10**9)),
         *(("max_model_len", value) for value in (0, 1, -5, True, 2.5)),
         *(("kv_cache_memory", value) for value in (0, -1, "2G", True)),
+        *(("kv_cache_dtype", value) for value in ("q8_1", "", None, [])),
         *(("max_num_batched_tokens", value) for value in (0, None, True, 65537, 2**40)),
         *(("max_num_seqs", value) for value in (0, None, False)),
         *(("chat_template", value) for value in (5, Path("file.jinja"), b"x")),
@@ -97,6 +98,25 @@ def test_pool_is_what_the_memory_holds(path: Path, device: str) -> None:
         assert model.engine.limits.max_model_len == context
         assert num_blocks(model) == blocks
         model.engine.close()
+
+
+@pytest.mark.parametrize(("kv_cache_dtype", "group_bytes"), [("q8_0", 34), ("q4_0", 18)])
+def test_pool_of_an_integer_cache_is_what_the_memory_holds(
+    tmp_path: Path, kv_cache_dtype: str, group_bytes: int
+) -> None:
+    path = write_tiny_model(
+        tmp_path / "m.gguf", "llama", context=CONTEXT, layers=1, kv_heads=2, head_size=64
+    )
+    block = 16 * 2 * 2 * 2 * group_bytes  # tokens, K and V, heads, groups of 32
+    model = load(path, kv_cache_memory=3 * block + 1, kv_cache_dtype=kv_cache_dtype)
+    assert num_blocks(model) == 3
+    model.engine.close()
+
+
+@pytest.mark.parametrize("kv_cache_dtype", ["q8_0", "q4_0"])
+def test_the_oracle_has_no_integer_cache(kv_cache_dtype: str) -> None:
+    with pytest.raises(InvalidRequestError, match="device oracle"):
+        EngineOptions(device="oracle", kv_cache_dtype=kv_cache_dtype)
 
 
 def test_pool_is_no_larger_than_all_sequences_could_fill(path: Path) -> None:

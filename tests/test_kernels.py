@@ -33,6 +33,10 @@ EXACT_1 = {
     "sum_exp": "707cb99815e075b8",
     "store": "f495004d6c9c9109",
     "attention": "5345b9f6989544a0",
+    "store_q8_0": "bc418960280c75b7",
+    "attention_q8_0": "ea07b8e19f1c1deb",
+    "store_q4_0": "c49e13eabd2a37ee",
+    "attention_q4_0": "75931db2f6cfce9c",
 }
 """What kernels_test prints for the numerics class `exact-1`. Another value is another class: a
 change of arithmetic needs a decision record, and only a change of the test's inputs does not."""

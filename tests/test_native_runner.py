@@ -26,6 +26,7 @@ from edgeserve.models import build_plan
 from edgeserve.plan.ops import Attention, Plan
 from edgeserve.plan.weights import WeightView
 from edgeserve.runner.batch import Batch, RowGroup
+from edgeserve.runner.kv_types import KV_TYPES
 from edgeserve.runner.native_runner import NativeRunner
 from edgeserve.runner.oracle_runner import OracleRunner
 
@@ -48,6 +49,13 @@ class Setup:
     max_rows: int = 64
 
 
+KV_SETUPS = [
+    *[Setup(kernels=name) for name in SETS],
+    Setup(num_threads=4),
+    Setup(fuse=False, num_threads=3),
+]
+
+
 @pytest.fixture(scope="module")
 def model_file(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], ModelFile]:
     folder = tmp_path_factory.mktemp("native")
@@ -67,7 +75,7 @@ def _write(folder: Path, model: TinyModel, name: str, quant: str) -> Path:
 
 
 def open_runner(
-    file: ModelFile, setup: Setup = Setup(), *, plan: Plan | None = None
+    file: ModelFile, setup: Setup = Setup(), *, plan: Plan | None = None, kv: str = "f16"
 ) -> NativeRunner:
     with TensorReader(file) as tensors:
         return NativeRunner(
@@ -78,6 +86,7 @@ def open_runner(
             max_rows=setup.max_rows,
             kernels=setup.kernels,
             fuse=setup.fuse,
+            kv_cache_dtype=kv,
         )
 
 
@@ -85,8 +94,10 @@ def open_runner(
 def runner_of() -> Iterator[Callable[..., NativeRunner]]:
     opened: list[NativeRunner] = []
 
-    def make(file: ModelFile, setup: Setup = Setup(), *, plan: Plan | None = None) -> NativeRunner:
-        opened.append(open_runner(file, setup, plan=plan))
+    def make(
+        file: ModelFile, setup: Setup = Setup(), *, plan: Plan | None = None, kv: str = "f16"
+    ) -> NativeRunner:
+        opened.append(open_runner(file, setup, plan=plan, kv=kv))
         return opened[-1]
 
     yield make
@@ -121,9 +132,9 @@ def poison(runner: NativeRunner, *, but: Sequence[Sequence[int]] = ()) -> None:
         runner.write_blocks(g, free, nan.tobytes())
 
 
-def reference(file: ModelFile, ids: Sequence[int]) -> Logits:
+def reference(file: ModelFile, ids: Sequence[int], kv: str = "f16") -> Logits:
     """The reference kernels, one thread, unfused, one token at a time."""
-    runner = open_runner(file, Setup(kernels="ref", fuse=False))
+    runner = open_runner(file, Setup(kernels="ref", fuse=False), kv=kv)
     logits = in_chunks(runner, timeline(runner, ids, range(20)), 1)
     runner.close()
     return logits
@@ -178,15 +189,66 @@ def test_setup_changes_no_bit(
         assert got.tobytes() == expected.tobytes(), f"chunks of {size}"
 
 
+@pytest.mark.parametrize("kv", ["q8_0", "q4_0"])
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("setup", KV_SETUPS, ids=str)
+def test_setup_changes_no_bit_of_an_integer_cache(
+    model_file: Callable[[str, str], ModelFile],
+    runner_of: Callable[..., NativeRunner],
+    name: str,
+    kv: str,
+    setup: Setup,
+) -> None:
+    file, ids = model_file(name, "Q8_0"), tokens(45)
+    expected = reference(file, ids, kv)
+    for size in (1, 17, 45):
+        runner = runner_of(file, setup, kv=kv)
+        got = in_chunks(runner, timeline(runner, ids, range(20)), size)
+        assert got.tobytes() == expected.tobytes(), f"chunks of {size}"
+
+
+@pytest.mark.parametrize(("kv", "bound"), [("q8_0", 2e-2), ("q4_0", 3e-1)])
+@pytest.mark.parametrize("name", MODELS)
+def test_an_integer_cache_is_near_f16(
+    model_file: Callable[[str, str], ModelFile],
+    runner_of: Callable[..., NativeRunner],
+    name: str,
+    kv: str,
+    bound: float,
+) -> None:
+    file, ids = model_file(name, "F32"), tokens(60)
+    exact, got = (
+        in_chunks(runner, timeline(runner, ids, range(8)), 60)
+        for runner in (runner_of(file), runner_of(file, kv=kv))
+    )
+    error = np.sqrt(np.mean((got - exact) ** 2) / np.mean(exact**2))
+    assert 0.0 < error < bound
+
+
+@pytest.mark.parametrize("kv", KV_TYPES)
+@pytest.mark.parametrize("name", MODELS)
+def test_blocks_are_as_large_as_is_planned_for(
+    model_file: Callable[[str, str], ModelFile],
+    runner_of: Callable[..., NativeRunner],
+    name: str,
+    kv: str,
+) -> None:
+    runner = runner_of(model_file(name, "Q8_0"), kv=kv)
+    for index, group in enumerate(runner.cache_groups):
+        token_bytes = sum(KV_TYPES[kv].cache_bytes(cache) for cache in group.caches)
+        assert runner.block_bytes(index) == 16 * token_bytes
+
+
+@pytest.mark.parametrize("kv", KV_TYPES)
 def test_chunks_of_128_merge_the_same_alone_and_split(
-    model_file: Callable[[str, str], ModelFile], runner_of: Callable[..., NativeRunner]
+    model_file: Callable[[str, str], ModelFile], runner_of: Callable[..., NativeRunner], kv: str
 ) -> None:
     """Long contexts: attention partials computed apart on many threads, or in turn on one."""
     file, ids = model_file("llama", "Q8_0"), tokens(400)
     blocks = list(range(25))
-    one = runner_of(file, Setup(max_rows=400))
+    one = runner_of(file, Setup(max_rows=400), kv=kv)
     expected = in_chunks(one, timeline(one, ids, blocks), 400)
-    many = runner_of(file, Setup(num_threads=4))
+    many = runner_of(file, Setup(num_threads=4), kv=kv)
     line = timeline(many, ids, blocks)
     prefill = [step(many, [line.take(n)])[0] for n in (60, 60, 60, 60, 60)]
     decode = in_chunks(many, line, 1)
@@ -199,6 +261,7 @@ SCHEDULE = st.lists(st.tuples(st.integers(0, 2), st.integers(1, 18)), min_size=1
 @settings(max_examples=40, deadline=None)
 @given(
     st.sampled_from(sorted(MODELS)),
+    st.sampled_from(sorted(KV_TYPES)),
     st.integers(1, 3),
     st.booleans(),
     st.lists(st.integers(1, 40), min_size=3, max_size=3),
@@ -208,6 +271,7 @@ SCHEDULE = st.lists(st.tuples(st.integers(0, 2), st.integers(1, 18)), min_size=1
 def test_any_schedule_gives_the_same_bits(
     tmp_path_factory: pytest.TempPathFactory,
     name: str,
+    kv: str,
     num_threads: int,
     fuse: bool,
     lengths: list[int],
@@ -220,8 +284,8 @@ def test_any_schedule_gives_the_same_bits(
         _write(path.parent, MODELS[name], name, "Q8_0").rename(path)
     file = read_gguf(path)
     prompts = [tokens(length, seed) for seed, length in enumerate(lengths)]
-    expected = [reference(file, ids) for ids in prompts]
-    runner = open_runner(file, Setup(num_threads=num_threads, fuse=fuse))
+    expected = [reference(file, ids, kv) for ids in prompts]
+    runner = open_runner(file, Setup(num_threads=num_threads, fuse=fuse), kv=kv)
     poison(runner)
     lines = [timeline(runner, ids, blocks[4 * i : 4 * i + 4]) for i, ids in enumerate(prompts)]
     got: list[list[Logits]] = [[], [], []]
@@ -270,13 +334,17 @@ def test_other_attention_is_the_oracles(
 # --- blocks, aborts, refusals --------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("kv", KV_TYPES)
 @pytest.mark.parametrize("name", MODELS)
 def test_blocks_travel(
-    model_file: Callable[[str, str], ModelFile], runner_of: Callable[..., NativeRunner], name: str
+    model_file: Callable[[str, str], ModelFile],
+    runner_of: Callable[..., NativeRunner],
+    name: str,
+    kv: str,
 ) -> None:
     """Copied, read and written elsewhere, and after growth: the continuation has the same bits."""
     file, ids = model_file(name, "Q8_0"), tokens(48)
-    runner = runner_of(file)
+    runner = runner_of(file, kv=kv)
     expected = in_chunks(runner, timeline(runner, ids, range(4)), 16)[32:]
     groups = range(len(runner.cache_groups))
     tables = timeline(runner, ids, range(4)).tables

@@ -231,6 +231,8 @@ def test_oracle_is_a_device(run: Command, tiny: str) -> None:
         (["--max-model-len", "0"], "max_model_len"),
         (["--kv-cache-memory", "lots"], "write it like 512M, 2G or 1.5Gi"),
         (["--device", "tpu"], "device"),
+        (["--kv-cache-dtype", "f32"], "f16 or q8_0 or q4_0"),
+        (["--kv-cache-dtype", "q8_0", "--device", "oracle"], "kv_cache_dtype"),
         (["--raw", "--system", "x"], "--system"),
         (["--chat-template", "no/such/file"], "--chat-template"),
         (["--no-such-option"], "--no-such-option"),

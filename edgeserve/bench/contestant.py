@@ -45,6 +45,7 @@ def open_native(
     measures: Sequence[Measure],
     num_threads: int,
     kernels: str | None = None,
+    kv_cache_dtype: str = "f16",
 ) -> Native:
     """The C core with room for the largest of the measures."""
     with TensorReader(file) as tensors:
@@ -55,6 +56,7 @@ def open_native(
             num_threads=num_threads,
             max_rows=max(PIECE, *(m.num_sequences for m in measures)),
             kernels=kernels,
+            kv_cache_dtype=kv_cache_dtype,
         )
     return Native(runner, plan.vocab_size)
 

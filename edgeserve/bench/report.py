@@ -36,6 +36,7 @@ class Machine:
     threads: int
     kernels: str
     load: float | None
+    kv_cache_dtype: str = "f16"
 
     @property
     def is_busy(self) -> bool:

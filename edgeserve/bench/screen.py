@@ -32,7 +32,11 @@ def _facts(report: Report) -> Iterator[tuple[str, str]]:
     )
     yield "machine", f"{machine.processor}, {machine.cores} cores, {machine.system}"
     plural = "s" * (machine.threads > 1)
-    yield "computing", f"{machine.threads} thread{plural}, kernel set {machine.kernels}"
+    yield (
+        "computing",
+        f"{machine.threads} thread{plural}, kernel set {machine.kernels}, "
+        f"KV cache {machine.kv_cache_dtype}",
+    )
     yield (
         "limits",
         f"memory is read at {human_size(limits.read_bytes_per_s)}/s, "

@@ -31,9 +31,9 @@ from edgeserve.loader.processor import read_processor
 from edgeserve.loader.recommend import human_size
 from edgeserve.models import build_plan
 from edgeserve.plan.ops import Plan
+from edgeserve.runner.kv_types import KV_TYPES
 from edgeserve.runner.native_runner import num_cores
 
-_KV_BYTES = 2  # of an element, f16
 _KV_SHARE_OF_MEMORY = 0.4
 
 
@@ -45,6 +45,7 @@ class Options:
     rounds: int
     num_threads: int | None = None
     kernels: str | None = None
+    kv_cache_dtype: str = "f16"
     against_llama_cpp: bool = False
 
     def __post_init__(self) -> None:
@@ -53,6 +54,14 @@ class Options:
             raise InvalidRequestError("--rounds", self.rounds, f"{least} or more")
         if self.num_threads is not None and not 1 <= self.num_threads <= MOST_THREADS:
             raise InvalidRequestError("--threads", self.num_threads, f"from 1 to {MOST_THREADS}")
+        if self.kv_cache_dtype not in tuple(KV_TYPES):
+            raise InvalidRequestError(
+                "--kv-cache-dtype", self.kv_cache_dtype, " or ".join(KV_TYPES)
+            )
+        if self.against_llama_cpp and self.kv_cache_dtype != "f16":
+            raise InvalidRequestError(
+                "--kv-cache-dtype", self.kv_cache_dtype, "f16 with --against: llama.cpp's is"
+            )
 
 
 LEAST_ROUNDS_AGAINST = 5
@@ -72,10 +81,12 @@ def bench(
     file = read_gguf(path)
     _require_memory(file, copies=1 if module is None else 3)
     plan = build_plan(file.metadata, file.tensors)
-    measures, left_out = _choose(plan, options.sizes)
+    measures, left_out = _choose(plan, options)
     with ExitStack() as opened:
         say("loading")
-        ours = open_native(file, plan, measures, num_threads, options.kernels)
+        ours = open_native(
+            file, plan, measures, num_threads, options.kernels, options.kv_cache_dtype
+        )
         opened.callback(ours.close)
         contestants: list[Contestant] = [ours]
         for repack in (True, False) if module is not None else ():
@@ -87,7 +98,7 @@ def bench(
         costs = ours.runner.region_costs()
         return Report(
             model=_model(name, file, plan, ours.runner.weight_bytes),
-            machine=_machine(num_threads, ours.runner.kernels, load),
+            machine=_machine(num_threads, ours.runner.kernels, options.kv_cache_dtype, load),
             versions=_versions(module is not None),
             rounds=options.rounds,
             measured=tuple(Measured(t, work_of(costs, t.measure.steps())) for t in timings),
@@ -111,13 +122,14 @@ def _size_bytes(file: ModelFile) -> int:
     return sum(part.stat().st_size for part in file.paths)
 
 
-def _choose(plan: Plan, sizes: Sizes) -> tuple[tuple[Measure, ...], tuple[LeftOut, ...]]:
+def _choose(plan: Plan, options: Options) -> tuple[tuple[Measure, ...], tuple[LeftOut, ...]]:
     """What fits. Raises InvalidRequestError if nothing does."""
-    memory = available_memory() * _KV_SHARE_OF_MEMORY
+    sizes, memory = options.sizes, available_memory() * _KV_SHARE_OF_MEMORY
+    token_bytes = KV_TYPES[options.kv_cache_dtype].token_bytes(plan)
     kept, left_out = fitting(
         sizes.measures(),
         max_position=plan.max_position,
-        max_kv_tokens=int(memory / max(1.0, plan.kv_bytes_per_token(_KV_BYTES))),
+        max_kv_tokens=int(memory / max(1.0, token_bytes)),
     )
     if not kept:
         reason = left_out[0].reason if left_out else "at least one depth is needed"
@@ -152,7 +164,7 @@ def _model(name: str, file: ModelFile, plan: Plan, weight_bytes: int) -> ModelFa
     return ModelFacts(name, path, plan.architecture, size, weight_bytes, plan.max_position)
 
 
-def _machine(num_threads: int, kernels: str, load: float | None) -> Machine:
+def _machine(num_threads: int, kernels: str, kv_cache_dtype: str, load: float | None) -> Machine:
     processor = read_processor()
     return Machine(
         processor=processor.name or processor.machine,
@@ -161,6 +173,7 @@ def _machine(num_threads: int, kernels: str, load: float | None) -> Machine:
         threads=num_threads,
         kernels=kernels,
         load=load,
+        kv_cache_dtype=kv_cache_dtype,
     )
 
 

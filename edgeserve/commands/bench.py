@@ -41,6 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--rounds", type=int, metavar="N", help="medians of so many; 5")
     parser.add_argument("--threads", type=int, metavar="N", help="physical cores by default")
+    parser.add_argument("--kv-cache-dtype", default="f16", metavar="TYPE", help="f16, q8_0 or q4_0")
     parser.add_argument(
         "--against", choices=["llama.cpp"], help="alternate with it, and print ratios"
     )
@@ -101,6 +102,7 @@ def _options(args: argparse.Namespace, config: Config) -> Options:
         rounds=rounds if args.rounds is None else args.rounds,
         num_threads=args.threads,
         kernels=config.kernels,
+        kv_cache_dtype=args.kv_cache_dtype,
         against_llama_cpp=args.against is not None,
     )
 

@@ -43,6 +43,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--stop", action="append", metavar="TEXT", help="stop before it; repeats")
     parser.add_argument("--max-model-len", type=int, metavar="N", help="context in tokens")
     parser.add_argument("--kv-cache-memory", type=parse_size, metavar="SIZE", help="such as 2G")
+    parser.add_argument(
+        "--kv-cache-dtype",
+        default="f16",
+        metavar="TYPE",
+        help="f16, or q8_0 or q4_0 to save memory",
+    )
     parser.add_argument("--chat-template", type=Path, metavar="FILE", help="a Jinja template")
     parser.add_argument("--device", default="auto", metavar="NAME", help="auto, or oracle")
     parser.add_argument("--accept-license", action="store_true", help="accept the model's terms")
@@ -61,6 +67,7 @@ def run(args: argparse.Namespace, config: Config) -> int:
             device=args.device,
             max_model_len=args.max_model_len,
             kv_cache_memory=args.kv_cache_memory,
+            kv_cache_dtype=args.kv_cache_dtype,
             chat_template=_template(args.chat_template),
             config=config,
             progress=progress_on(sys.stderr, config),

@@ -22,6 +22,7 @@ from edgeserve.plan.rope import RopeSpec, RopeStyle, rope_frequencies
 from edgeserve.plan.weights import WeightView
 from edgeserve.runner.batch import BLOCK_SIZE, Batch, ChooseToken, ScoreToken, TokenResult
 from edgeserve.runner.interruptible import run_interruptibly
+from edgeserve.runner.kv_types import KV_TYPES, KVType
 from edgeserve.runner.lower import lower
 from edgeserve.runner.region_costs import RegionCost, region_costs
 from edgeserve.runner.regions import (
@@ -42,7 +43,8 @@ _LONG_STEP_ROWS = 16
 
 
 class NativeRunner:
-    """Implements Runner over native/. `fuse` False and `kernels` are for tests and doctors."""
+    """Implements Runner over native/. `fuse` False and `kernels` are for tests and doctors;
+    `kv_cache_dtype` is a name of KV_TYPES."""
 
     def __init__(
         self,
@@ -54,11 +56,13 @@ class NativeRunner:
         max_rows: int,
         kernels: str | None = None,
         fuse: bool = True,
+        kv_cache_dtype: str = "f16",
     ) -> None:
         self._plan = plan
         self._num_blocks = num_blocks
         self._home = HomeProcess()
-        arrays = _PlanWriter(plan, source, fuse, max_rows, num_threads)
+        kv_type = KV_TYPES[kv_cache_dtype]
+        arrays = _PlanWriter(plan, source, fuse, max_rows, num_threads, kv_type)
         self._weights = arrays.weights
         self._lowered, self._weight_index = arrays.lowered, arrays.weight_index
         try:
@@ -205,9 +209,16 @@ class _PlanWriter:
     """Turns a lowered plan into C's arrays, and reads the weights it needs on the way."""
 
     def __init__(
-        self, plan: Plan, source: TensorSource, fuse: bool, max_rows: int, num_threads: int
+        self,
+        plan: Plan,
+        source: TensorSource,
+        fuse: bool,
+        max_rows: int,
+        num_threads: int,
+        kv_type: KVType,
     ) -> None:
         self._plan = plan
+        self._kv_type = kv_type
         self._source = source
         self.lowered: LoweredPlan = lower(plan, fuse=fuse)
         self._max_rows = max_rows
@@ -243,6 +254,7 @@ class _PlanWriter:
                 "n_kv_heads": cache.num_kv_heads,
                 "key_size": cache.key_size,
                 "value_size": cache.value_size,
+                "type": self._kv_type.number,
             }
             for index, group in enumerate(self._plan.cache_groups)
             for cache in group.caches

@@ -214,11 +214,20 @@ typedef struct es_rope {
     double magnitude;
 } es_rope;
 
+// How a cache holds keys and values: halfs, or integers of 8 or 4 bits with a scale for each 32 of
+// a token's elements. Block sizes: es_block_bytes.
+typedef enum es_kv_type {
+    ES_KV_F16 = 0,
+    ES_KV_Q8_0 = 1,
+    ES_KV_Q4_0 = 2,
+} es_kv_type;
+
 typedef struct es_cache {
     int32_t group;
     int32_t n_kv_heads;
     int32_t key_size;
     int32_t value_size;
+    int32_t type; // es_kv_type
 } es_cache;
 
 typedef struct es_plan {

@@ -17,11 +17,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "kernels/kv_block.h"
 #include "kernels/weight.h"
 
 enum {
     ES_LANES = 16,     // virtual lanes, and weight rows of a panel
-    ES_KV_BLOCK = 16,  // tokens of a KV block
     ES_KV_CHUNK = 128, // tokens of an attention partial, at absolute positions
     ES_HEAD_MAX = 256, // the largest K or V head size
     ES_FLOAT_RUN = 16, // products of float weights that add up before others join them
@@ -50,15 +50,16 @@ typedef struct {
 
 // One query row's view of one sequence's keys and values, all of one KV head.
 typedef struct {
-    const uint16_t *k_pool; // f16 (blocks, key_size, ES_KV_BLOCK): lanes are tokens
-    const uint16_t *v_pool; // f16 (blocks, ES_KV_BLOCK, value_size)
-    const int32_t *table;   // block ids of positions 0.., 16.., ...
-    int32_t first;          // the first visible position (0, or the window's edge)
-    int32_t end;            // one past the last visible position; first < end
+    const uint8_t *k_pool; // key blocks of `type`: kernels/kv_block.h
+    const uint8_t *v_pool; // value blocks
+    const int32_t *table;  // block ids of positions 0.., 16.., ...
+    int32_t first;         // the first visible position (0, or the window's edge)
+    int32_t end;           // one past the last visible position; first < end
     int32_t key_size;
     int32_t value_size;
     float scale;    // on q.k
     float soft_cap; // 0: none. score = soft_cap * tanh(score / soft_cap)
+    es_kv_type type;
 } es_attention_span;
 
 // A partial softmax over one chunk of positions: m the maximum, l the sum of exp(score - m),
@@ -110,17 +111,25 @@ typedef struct {
     void (*gated_relu_squared)(const float *gate, const float *up, int64_t n, float *out);
     void (*soft_cap)(const float *x, float cap, int64_t n, float *out);
 
-    // Stores one token's key (key_size,) or value (value_size,) at `slot` of a block, as f16,
-    // rounded to nearest even.
-    void (*store_key)(const float *k, int64_t key_size, uint16_t *block, int64_t slot);
-    void (*store_value)(const float *v, int64_t value_size, uint16_t *block, int64_t slot);
+    // Stores one token's key (key_size,) or value (value_size,) at `slot` of a block, rounded to
+    // nearest even. Integer types, for each 32 elements, the last ones filled up with zeros:
+    //  Q8_0: d = (half)(amax / 127), q = round(x * (1 / d)), from -127 to 127.
+    //  Q4_0: d = (half)(e / -8), q = round(x * (1 / d)), from -8 to 7; e is the largest element if
+    //        it is larger than the smallest one's negative, else the smallest.
+    //  d = 0 gives q = 0. Where an element, or d, is NaN or infinite, d is NaN and q zero.
+    void (*store_key)(es_kv_type type, const float *k, int64_t key_size, void *block, int64_t slot);
+    void (*store_value)(es_kv_type type, const float *v, int64_t value_size, void *block,
+                        int64_t slot);
 
     // The partial of chunk `chunk` (positions 128 * chunk to 128 * chunk + 127, cut to the span)
     // for n_queries query heads that share the KV head. queries (n_queries, key_size); partials
     // one per query, o given. From zero, in this order:
-    //  score: two accumulators, even d and odd d, fma in order of d; their sum times scale.
+    //  dot: two accumulators, even d and odd d, fma in order of d; then their sum.
+    //  score: the dot of q and k, times scale. Integer types: for each 32 elements, in order,
+    //   f = fma(d, dot of q and integers, f) from f = 0; then f times scale.
     //  m = maximum of visible scores; p = exp(score - m), selected to 0 where not visible.
-    //  l: 16 lanes over the chunk's tokens, then the tree. o = fma(p, v, o), tokens in order.
+    //  l: 16 lanes over the chunk's tokens, then the tree.
+    //  o = fma(p, v, o), tokens in order. Integer types: o = fma(p * d, integer, o).
     void (*attention_chunk)(const es_attention_span *span, int64_t chunk, const float *queries,
                             int64_t n_queries, es_attention_partial *partials);
 

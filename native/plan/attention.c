@@ -33,6 +33,7 @@ static es_attention_span span_of(const attention_context *c, int64_t row, int64_
         .value_size = c->pool->spec.value_size,
         .scale = c->attention->scale,
         .soft_cap = c->attention->soft_cap,
+        .type = (es_kv_type)c->pool->spec.type,
     };
 }
 

@@ -5,17 +5,12 @@
 #include "plan/executor.h"
 #include "runtime/os.h"
 
-static int64_t key_elements(const es_cache *spec) { return (int64_t)spec->key_size * ES_KV_BLOCK; }
-
-static int64_t value_elements(const es_cache *spec) {
-    return (int64_t)spec->value_size * ES_KV_BLOCK;
-}
-
 static es_status pool_create(es_cache_pool *pool, const es_cache *spec, int64_t n_blocks) {
     pool->spec = *spec;
-    pool->key_bytes = (size_t)(spec->n_kv_heads * n_blocks * key_elements(spec)) * sizeof(uint16_t);
-    pool->value_bytes =
-        (size_t)(spec->n_kv_heads * n_blocks * value_elements(spec)) * sizeof(uint16_t);
+    pool->key_block = es_kv_block_bytes((es_kv_type)spec->type, spec->key_size);
+    pool->value_block = es_kv_block_bytes((es_kv_type)spec->type, spec->value_size);
+    pool->key_bytes = (size_t)(spec->n_kv_heads * n_blocks * pool->key_block);
+    pool->value_bytes = (size_t)(spec->n_kv_heads * n_blocks * pool->value_block);
     // Touched pages only count, so a large pool costs nothing until it is used.
     pool->keys = es_os_pages(pool->key_bytes, 0);
     pool->values = es_os_pages(pool->value_bytes, 0);
@@ -48,13 +43,11 @@ void es_pools_free(es_executor *executor) {
 
 static void copy_pool(const es_executor *executor, const es_cache_pool *from, es_cache_pool *to,
                       int64_t n_blocks) {
-    const int64_t k = key_elements(&from->spec), v = value_elements(&from->spec);
+    const int64_t k = from->key_block, v = from->value_block;
     for (int64_t head = 0; head < from->spec.n_kv_heads; head++) {
         const int64_t old = head * executor->capacity, new = head * n_blocks;
-        memcpy(to->keys + new * k, from->keys + old * k,
-               (size_t)(executor->capacity * k) * sizeof(uint16_t));
-        memcpy(to->values + new * v, from->values + old * v,
-               (size_t)(executor->capacity * v) * sizeof(uint16_t));
+        memcpy(to->keys + new * k, from->keys + old * k, (size_t)(executor->capacity * k));
+        memcpy(to->values + new * v, from->values + old * v, (size_t)(executor->capacity * v));
     }
 }
 
@@ -89,14 +82,14 @@ es_status es_blocks_grow(es_executor *executor, int32_t n_blocks) {
 }
 
 int64_t es_block_bytes(const es_executor *executor, int32_t cache_group) {
-    int64_t elements = 0;
+    int64_t n_bytes = 0;
     for (int32_t i = 0; executor != NULL && i < executor->plan.n_caches; i++) {
-        const es_cache *spec = &executor->plan.caches[i];
-        if (spec->group == cache_group) {
-            elements += spec->n_kv_heads * (key_elements(spec) + value_elements(spec));
+        const es_cache_pool *pool = &executor->caches[i];
+        if (pool->spec.group == cache_group) {
+            n_bytes += pool->spec.n_kv_heads * (pool->key_block + pool->value_block);
         }
     }
-    return elements * (int64_t)sizeof(uint16_t);
+    return n_bytes;
 }
 
 static es_status check_ids(const es_executor *executor, int32_t cache_group, const int32_t *ids,
@@ -116,14 +109,13 @@ static es_status check_ids(const es_executor *executor, int32_t cache_group, con
 }
 
 // One run of bytes of a block, and how to move it: the four calls below differ in nothing else.
-typedef void (*move_fn)(void *context, uint16_t *block, size_t n_bytes);
+typedef void (*move_fn)(void *context, uint8_t *block, size_t n_bytes);
 
 static void each_run(const es_executor *executor, int32_t cache_group, int64_t block, move_fn move,
                      void *context) {
     for (int32_t i = 0; i < executor->plan.n_caches; i++) {
         const es_cache_pool *pool = &executor->caches[i];
-        const size_t k = (size_t)key_elements(&pool->spec) * sizeof(uint16_t);
-        const size_t v = (size_t)value_elements(&pool->spec) * sizeof(uint16_t);
+        const size_t k = (size_t)pool->key_block, v = (size_t)pool->value_block;
         for (int64_t head = 0; pool->spec.group == cache_group && head < pool->spec.n_kv_heads;
              head++) {
             move(context, es_key_block(executor, pool, head, block), k);
@@ -132,13 +124,13 @@ static void each_run(const es_executor *executor, int32_t cache_group, int64_t b
     }
 }
 
-static void move_out(void *context, uint16_t *block, size_t n_bytes) {
+static void move_out(void *context, uint8_t *block, size_t n_bytes) {
     uint8_t **bytes = context;
     memcpy(*bytes, block, n_bytes);
     *bytes += n_bytes;
 }
 
-static void move_in(void *context, uint16_t *block, size_t n_bytes) {
+static void move_in(void *context, uint8_t *block, size_t n_bytes) {
     const uint8_t **bytes = context;
     memcpy(block, *bytes, n_bytes);
     *bytes += n_bytes;

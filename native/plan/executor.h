@@ -23,9 +23,11 @@ enum {
 // The KV memory of one cache: a pool per KV head, so that a head's blocks lie together.
 typedef struct {
     es_cache spec;
-    uint16_t *keys;   // (n_kv_heads, capacity, key_size, ES_KV_BLOCK)
-    uint16_t *values; // (n_kv_heads, capacity, ES_KV_BLOCK, value_size)
-    size_t key_bytes;
+    uint8_t *keys;   // (n_kv_heads, capacity) blocks of key_block bytes: kernels/kv_block.h
+    uint8_t *values; // (n_kv_heads, capacity) blocks of value_block bytes
+    int64_t key_block;
+    int64_t value_block;
+    size_t key_bytes; // in all
     size_t value_bytes;
 } es_cache_pool;
 
@@ -87,14 +89,14 @@ static inline float *es_slot_row(const es_executor *executor, int32_t slot, int6
     return executor->slots[slot] + row * executor->strides[slot];
 }
 
-static inline uint16_t *es_key_block(const es_executor *executor, const es_cache_pool *pool,
-                                     int64_t head, int64_t block) {
-    return pool->keys + (head * executor->capacity + block) * pool->spec.key_size * ES_KV_BLOCK;
+static inline uint8_t *es_key_block(const es_executor *executor, const es_cache_pool *pool,
+                                    int64_t head, int64_t block) {
+    return pool->keys + (head * executor->capacity + block) * pool->key_block;
 }
 
-static inline uint16_t *es_value_block(const es_executor *executor, const es_cache_pool *pool,
-                                       int64_t head, int64_t block) {
-    return pool->values + (head * executor->capacity + block) * pool->spec.value_size * ES_KV_BLOCK;
+static inline uint8_t *es_value_block(const es_executor *executor, const es_cache_pool *pool,
+                                      int64_t head, int64_t block) {
+    return pool->values + (head * executor->capacity + block) * pool->value_block;
 }
 
 void es_apply_gate(const es_kernels *kernels, int32_t kind, const float *a, const float *b,

@@ -32,7 +32,8 @@ static int counts_are_valid(const es_plan *plan) {
 
 static int cache_is_valid(const es_plan *plan, const es_cache *cache) {
     return within(cache->group, plan->n_cache_groups) && cache->n_kv_heads > 0 &&
-           cache->key_size > 0 && cache->key_size <= ES_HEAD_MAX && cache->value_size > 0 &&
+           within(cache->type, ES_KV_Q4_0 + 1) && cache->key_size > 0 &&
+           cache->key_size <= ES_HEAD_MAX && cache->value_size > 0 &&
            cache->value_size <= ES_HEAD_MAX &&
            times(cache->n_kv_heads, cache->key_size) <= MAX_WIDTH &&
            times(cache->n_kv_heads, cache->value_size) <= MAX_WIDTH;

@@ -71,9 +71,9 @@ void es_store_key(es_executor *executor, int32_t cache, const float *k, int64_t 
     const int64_t block = executor->block_of_row[pool->spec.group * executor->plan.max_rows + row];
     const int64_t slot = executor->batch->positions[row] % ES_KV_BLOCK;
     for (int64_t head = 0; head < n_heads; head++) {
-        uint16_t *into = es_key_block(executor, pool, first_head + head, block);
-        executor->kernels->store_key(k + head * pool->spec.key_size, pool->spec.key_size, into,
-                                     slot);
+        uint8_t *into = es_key_block(executor, pool, first_head + head, block);
+        executor->kernels->store_key((es_kv_type)pool->spec.type, k + head * pool->spec.key_size,
+                                     pool->spec.key_size, into, slot);
     }
 }
 
@@ -83,8 +83,9 @@ void es_store_value(es_executor *executor, int32_t cache, const float *v, int64_
     const int64_t block = executor->block_of_row[pool->spec.group * executor->plan.max_rows + row];
     const int64_t slot = executor->batch->positions[row] % ES_KV_BLOCK;
     for (int64_t head = 0; head < n_heads; head++) {
-        uint16_t *into = es_value_block(executor, pool, first_head + head, block);
-        executor->kernels->store_value(v + head * pool->spec.value_size, pool->spec.value_size,
+        uint8_t *into = es_value_block(executor, pool, first_head + head, block);
+        executor->kernels->store_value((es_kv_type)pool->spec.type,
+                                       v + head * pool->spec.value_size, pool->spec.value_size,
                                        into, slot);
     }
 }

@@ -35,6 +35,7 @@ static const layout_entry layout[] = {
     {"es_cache.n_kv_heads", (int64_t)offsetof(es_cache, n_kv_heads)},
     {"es_cache.key_size", (int64_t)offsetof(es_cache, key_size)},
     {"es_cache.value_size", (int64_t)offsetof(es_cache, value_size)},
+    {"es_cache.type", (int64_t)offsetof(es_cache, type)},
     {"es_linear", (int64_t)sizeof(es_linear)},
     {"es_linear.weight", (int64_t)offsetof(es_linear, weight)},
     {"es_linear.bias", (int64_t)offsetof(es_linear, bias)},

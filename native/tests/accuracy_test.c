@@ -240,11 +240,20 @@ static double attention_error(float cap, int32_t first) {
     for (int t = 0; t < TOKENS; t++) {
         table[t / 16] = t / 16;
         random_floats(&source, TAME, HEAD, token);
-        k->store_key(token, HEAD, keys + t / 16 * 16 * HEAD, t % 16);
+        k->store_key(ES_KV_F16, token, HEAD, keys + t / 16 * 16 * HEAD, t % 16);
         random_floats(&source, TAME, HEAD, token);
-        k->store_value(token, HEAD, values + t / 16 * 16 * HEAD, t % 16);
+        k->store_value(ES_KV_F16, token, HEAD, values + t / 16 * 16 * HEAD, t % 16);
     }
-    const es_attention_span span = {keys, values, table, first, TOKENS, HEAD, HEAD, 0.02f, cap};
+    const es_attention_span span = {.k_pool = (const uint8_t *)keys,
+                                    .v_pool = (const uint8_t *)values,
+                                    .table = table,
+                                    .first = first,
+                                    .end = TOKENS,
+                                    .key_size = HEAD,
+                                    .value_size = HEAD,
+                                    .scale = 0.02f,
+                                    .soft_cap = cap,
+                                    .type = ES_KV_F16};
     es_attention_partial merged = {-INFINITY, 0.0f, merged_o}, partial = {0.0f, 0.0f, o};
     for (int64_t chunk = 0; chunk * ES_KV_CHUNK < TOKENS; chunk++) {
         k->attention_chunk(&span, chunk, query, 1, &partial);

@@ -1,6 +1,8 @@
 // The numerics contract of kernels/kernels.h once more, in plain loops that share nothing with the
-// kernels: element by element, in the order that is written there. Bits must be equal.
+// kernels but ref's halfs, which accuracy_test.c checks: element by element, in the order that is
+// written there. Bits must be equal.
 #include "kernels/kernels.h"
+#include "kernels/ref/simd.h"
 #include "plan/executor.h"
 #include "tests/check.h"
 
@@ -147,33 +149,77 @@ static void check_quantize(int size) {
 
 enum { TOKENS = 300, KEY = 80, VALUE = 48, QUERIES = 5 };
 
-// Keys and values are multiples of 1/8 up to 16 in size, which halfs hold exactly.
-static float keys[TOKENS][KEY], values[TOKENS][VALUE];
-static uint16_t key_blocks[(TOKENS + 15) / 16 * 16 * KEY];
-static uint16_t value_blocks[(TOKENS + 15) / 16 * 16 * VALUE];
+// Integers as a KV block of `type` should hold them, times their scale, which halfs hold exactly;
+// for f16, the scale is 1 and elements are multiples of 1/8.
+typedef struct {
+    float key[KEY], value[VALUE];
+    float key_scale[(KEY + 31) / 32], value_scale[(VALUE + 31) / 32];
+} token;
+
+static token tokens[TOKENS];
+static uint8_t key_blocks[(TOKENS + 15) / 16 * 16 * KEY * 2];
+static uint8_t value_blocks[(TOKENS + 15) / 16 * 16 * 64 * 2];
 static int32_t table[(TOKENS + 15) / 16];
 
-static void fill_cache(void) {
-    random_source source = {1};
-    for (int t = 0; t < TOKENS; t++) {
-        table[t / 16] = (TOKENS + 15) / 16 - 1 - t / 16;
-        for (int d = 0; d < KEY; d++) {
-            keys[t][d] = (float)(random_below(&source, 256) - 128) / 8.0f;
-        }
-        for (int d = 0; d < VALUE; d++) {
-            values[t][d] = (float)(random_below(&source, 256) - 128) / 8.0f;
-        }
-        k->store_key(keys[t], KEY, key_blocks + table[t / 16] * 16 * KEY, t % 16);
-        k->store_value(values[t], VALUE, value_blocks + table[t / 16] * 16 * VALUE, t % 16);
+// A group's d and q by the contract, of n elements at x, which become q.
+static float expect_group(es_kv_type type, float *x, int n) {
+    if (type == ES_KV_F16) {
+        return 1.0f;
+    }
+    float amax = 0.0f, most = x[0], least = x[0];
+    for (int i = 0; i < n; i++) {
+        amax = amax > fabsf(x[i]) ? amax : fabsf(x[i]);
+        most = most > x[i] ? most : x[i];
+        least = least < x[i] ? least : x[i];
+    }
+    const float e = most > -least ? most : least;
+    const uint16_t half = scalar_narrow(type == ES_KV_Q8_0 ? amax / 127.0f : e / -8.0f);
+    const float d = scalar_widen(half);
+    for (int i = 0; i < n; i++) {
+        const float q = nearbyintf(x[i] * (1.0f / d));
+        x[i] = type == ES_KV_Q8_0 ? fmaxf(fminf(q, 127.0f), -127.0f) : fmaxf(fminf(q, 7.0f), -8.0f);
+    }
+    return d;
+}
+
+static void fill_vector(es_kv_type type, random_source *source, int size, float *x) {
+    for (int i = 0; i < size; i++) {
+        const float eighths = (float)(random_below(source, 256) - 128) / 8.0f;
+        x[i] = type == ES_KV_F16 ? eighths : eighths * (random_unit(source) + 1.0f);
     }
 }
 
-static float score_of(const es_attention_span *span, const float *query, int token) {
-    float sums[2] = {0.0f, 0.0f};
-    for (int d = 0; d < KEY; d++) {
-        sums[d % 2] = fmaf(keys[token][d], query[d], sums[d % 2]);
+static void fill_cache(es_kv_type type) {
+    random_source source = {1};
+    const int64_t k_bytes = es_kv_block_bytes(type, KEY), v_bytes = es_kv_block_bytes(type, VALUE);
+    for (int t = 0; t < TOKENS; t++) {
+        token *at = &tokens[t];
+        table[t / 16] = (TOKENS + 15) / 16 - 1 - t / 16;
+        fill_vector(type, &source, KEY, at->key);
+        fill_vector(type, &source, VALUE, at->value);
+        k->store_key(type, at->key, KEY, key_blocks + table[t / 16] * k_bytes, t % 16);
+        k->store_value(type, at->value, VALUE, value_blocks + table[t / 16] * v_bytes, t % 16);
+        for (int d = 0; d < KEY; d += 32) {
+            at->key_scale[d / 32] = expect_group(type, at->key + d, KEY - d < 32 ? KEY - d : 32);
+        }
+        for (int d = 0; d < VALUE; d += 32) {
+            const int n = VALUE - d < 32 ? VALUE - d : 32;
+            at->value_scale[d / 32] = expect_group(type, at->value + d, n);
+        }
     }
-    float score = (sums[0] + sums[1]) * span->scale;
+}
+
+static float score_of(const es_attention_span *span, const float *query, int t) {
+    const int group = span->type == ES_KV_F16 ? KEY : 32;
+    float sum = 0.0f;
+    for (int first = 0; first < KEY; first += group) {
+        float sums[2] = {0.0f, 0.0f};
+        for (int d = first; d < first + group && d < KEY; d++) {
+            sums[d % 2] = fmaf(tokens[t].key[d], query[d], sums[d % 2]);
+        }
+        sum = fmaf(tokens[t].key_scale[first / 32], sums[0] + sums[1], sum);
+    }
+    float score = sum * span->scale;
     if (span->soft_cap != 0.0f) {
         k->soft_cap(&score, span->soft_cap, 1, &score);
     }
@@ -196,7 +242,7 @@ static void expect_chunk(const es_attention_span *span, int chunk, const float *
         const float p = exp_of(score_of(span, query, t) - out->m);
         lane[t % 16] += p;
         for (int d = 0; d < VALUE; d++) {
-            out->o[d] = fmaf(p, values[t][d], out->o[d]);
+            out->o[d] = fmaf(p * tokens[t].value_scale[d / 32], tokens[t].value[d], out->o[d]);
         }
     }
     out->l = tree(lane);
@@ -222,9 +268,9 @@ static void check_equal(const es_attention_partial *a, const es_attention_partia
           "%s of query %d", what, query);
 }
 
-static void check_attention(int32_t first, int32_t end, float soft_cap) {
-    const es_attention_span span = {key_blocks, value_blocks, table, first,   end,
-                                    KEY,        VALUE,        0.05f, soft_cap};
+static void check_span(es_kv_type type, int32_t first, int32_t end, float soft_cap) {
+    const es_attention_span span = {key_blocks, value_blocks, table, first,    end,
+                                    KEY,        VALUE,        0.05f, soft_cap, type};
     float queries[QUERIES * KEY], o[QUERIES][VALUE], expected_o[VALUE];
     float merged_o[QUERIES][VALUE] = {0}, expected_merged_o[QUERIES][VALUE] = {0};
     es_attention_partial partials[QUERIES], merged[QUERIES], expected_merged[QUERIES];
@@ -254,6 +300,15 @@ static void check_attention(int32_t first, int32_t end, float soft_cap) {
     }
 }
 
+static void check_attention(es_kv_type type) {
+    fill_cache(type);
+    check_span(type, 0, TOKENS, 0.0f);
+    check_span(type, 0, 1, 0.0f);
+    check_span(type, 0, 129, 20.0f);
+    check_span(type, 100, 260, 0.0f);
+    check_span(type, 17, 30, 5.0f);
+}
+
 int main(void) {
     k = es_kernels_select(NULL);
     for (int n = 1; n <= MOST; n += n < 70 ? 1 : 53) {
@@ -264,11 +319,8 @@ int main(void) {
     check_rope_tables();
     check_quantize(32);
     check_quantize(256);
-    fill_cache();
-    check_attention(0, TOKENS, 0.0f);
-    check_attention(0, 1, 0.0f);
-    check_attention(0, 129, 20.0f);
-    check_attention(100, 260, 0.0f);
-    check_attention(17, 30, 5.0f);
+    check_attention(ES_KV_F16);
+    check_attention(ES_KV_Q8_0);
+    check_attention(ES_KV_Q4_0);
     return report();
 }

@@ -161,21 +161,23 @@ static void run_sum_exp(const es_kernels *k, random_source *source, float_kind k
     put_floats(out, sums, 2);
 }
 
-static void run_store(const es_kernels *k, random_source *source, float_kind kind, int64_t n,
-                      record *out) {
-    enum { SIZE = ES_HEAD_MAX * ES_KV_BLOCK };
-    static uint16_t block[SIZE];
+// The whole block is put down: a token writes its own bytes and no others.
+static void run_store(es_kv_type type, const es_kernels *k, random_source *source, float_kind kind,
+                      int64_t n, record *out) {
+    static uint16_t block[ES_HEAD_MAX * ES_KV_BLOCK];
     const int64_t size = n < ES_HEAD_MAX ? n : ES_HEAD_MAX;
+    const int64_t n_halfs = es_kv_block_bytes(type, size) / 2;
     draw_row(source, kind, size);
     for (int64_t i = 0; i < size; i++) { // down to where halfs are subnormal, and below
-        row.a[i] *= i % 3 == 0 ? 1.0f : i % 3 == 1 ? 0x1p-16f : 0x1p-25f;
+        const int64_t part = type == ES_KV_F16 ? i : i / ES_KV_GROUP;
+        row.a[i] *= part % 3 == 0 ? 1.0f : part % 3 == 1 ? 0x1p-16f : 0x1p-25f;
     }
     memset(block, 0x55, sizeof block);
-    k->store_key(row.a, size, block, random_below(source, ES_KV_BLOCK));
-    put_halfs(out, block, size * ES_KV_BLOCK);
+    k->store_key(type, row.a, size, block, random_below(source, ES_KV_BLOCK));
+    put_halfs(out, block, n_halfs);
     memset(block, 0x55, sizeof block);
-    k->store_value(row.a, size, block, random_below(source, ES_KV_BLOCK));
-    put_halfs(out, block, size * ES_KV_BLOCK);
+    k->store_value(type, row.a, size, block, random_below(source, ES_KV_BLOCK));
+    put_halfs(out, block, n_halfs);
 }
 
 // --- attention -----------------------------------------------------------------------------------
@@ -184,8 +186,8 @@ enum { N_BLOCKS = 40, QUERIES = 12 };
 
 // A pool of scattered blocks, of which a span sees positions [first, end) and no more.
 typedef struct {
-    uint16_t keys[N_BLOCKS * ES_HEAD_MAX * ES_KV_BLOCK];
-    uint16_t values[N_BLOCKS * ES_HEAD_MAX * ES_KV_BLOCK];
+    _Alignas(64) uint8_t keys[N_BLOCKS * ES_HEAD_MAX * ES_KV_BLOCK * 2];
+    _Alignas(64) uint8_t values[N_BLOCKS * ES_HEAD_MAX * ES_KV_BLOCK * 2];
     int32_t table[N_BLOCKS];
     float queries[QUERIES * ES_HEAD_MAX];
     float o[QUERIES][ES_HEAD_MAX + GUARD];
@@ -201,7 +203,7 @@ static const int32_t head_sizes[][2] = {{64, 64},  {128, 128}, {256, 256}, {80, 
                                         {33, 17},  {1, 1},     {72, 72}};
 enum { N_HEAD_SIZES = sizeof head_sizes / sizeof head_sizes[0] };
 
-static void draw_attention(random_source *source, int64_t n, float_kind kind) {
+static void draw_attention(es_kv_type type, random_source *source, int64_t n, float_kind kind) {
     es_attention_span *span = &attention.span;
     for (int32_t i = 0; i < N_BLOCKS; i++) {
         attention.table[i] = N_BLOCKS - 1 - i;
@@ -224,6 +226,7 @@ static void draw_attention(random_source *source, int64_t n, float_kind kind) {
         .value_size = sizes[1],
         .scale = 0.125f,
         .soft_cap = n % 5 == 4 ? 20.0f : 0.0f,
+        .type = type,
     };
     const int64_t n_queries = QUERIES * span->key_size;
     random_floats(source, kind == SPECIAL ? SPECIAL : TAME, n_queries, attention.queries);
@@ -234,24 +237,66 @@ static uint16_t small_half(uint64_t bits) {
     return (uint16_t)((bits >> 16 & 0x8000) | bits % 0x4400);
 }
 
-// Fills visible slots with random halfs and all others with `poison`.
-static void fill_pools(uint64_t seed, uint16_t poison) {
+static void fill_halfs(int32_t position, random_source *source) {
     const es_attention_span *span = &attention.span;
+    const int64_t block = attention.table[position / ES_KV_BLOCK];
+    const int64_t slot = position % ES_KV_BLOCK;
+    uint16_t *k = (uint16_t *)attention.keys + block * span->key_size * ES_KV_BLOCK + slot;
+    uint16_t *v = (uint16_t *)attention.values + (block * ES_KV_BLOCK + slot) * span->value_size;
+    for (int32_t i = 0; i < span->key_size || i < span->value_size; i++) {
+        const uint64_t bits = random_bits(source);
+        if (i < span->key_size) {
+            k[i * ES_KV_BLOCK] = small_half(bits);
+        }
+        if (i < span->value_size) {
+            v[i] = small_half(bits >> 20);
+        }
+    }
+}
+
+static void fill_integers(int32_t position, random_source *source) {
+    const es_attention_span *span = &attention.span;
+    const int64_t block = attention.table[position / ES_KV_BLOCK];
+    float x[ES_HEAD_MAX];
+    random_floats(source, TAME, span->key_size, x);
+    uint8_t *keys = attention.keys + block * es_kv_block_bytes(span->type, span->key_size);
+    es_kernels_ref()->store_key(span->type, x, span->key_size, keys, position % ES_KV_BLOCK);
+    random_floats(source, TAME, span->value_size, x);
+    uint8_t *values = attention.values + block * es_kv_block_bytes(span->type, span->value_size);
+    es_kernels_ref()->store_value(span->type, x, span->value_size, values, position % ES_KV_BLOCK);
+}
+
+// Puts `poison` where a slot's halfs are: its elements, or its scales.
+static void poison_slot(int32_t position, uint16_t poison) {
+    const es_attention_span *span = &attention.span;
+    const int64_t block = attention.table[position / ES_KV_BLOCK];
+    const int64_t slot = position % ES_KV_BLOCK;
+    const int64_t k_bytes = es_kv_block_bytes(span->type, span->key_size);
+    const int64_t v_bytes = es_kv_block_bytes(span->type, span->value_size);
+    uint16_t *k = (uint16_t *)(attention.keys + block * k_bytes);
+    uint16_t *v = (uint16_t *)(attention.values + block * v_bytes);
+    const int halfs = span->type == ES_KV_F16;
+    const int64_t n_keys = halfs ? span->key_size : es_kv_groups(span->key_size);
+    const int64_t n_values = halfs ? span->value_size : es_kv_groups(span->value_size);
+    for (int64_t i = 0; i < n_keys; i++) {
+        k[i * ES_KV_BLOCK + slot] = poison;
+    }
+    for (int64_t i = 0; i < n_values; i++) {
+        v[halfs ? slot * n_values + i : i * ES_KV_BLOCK + slot] = poison;
+    }
+}
+
+// Fills all slots at random, then those that are not visible with `poison`.
+static void fill_pools(uint64_t seed, uint16_t poison) {
     random_source source = {seed};
     for (int32_t position = 0; position < N_BLOCKS * ES_KV_BLOCK; position++) {
-        const int visible = position >= span->first && position < span->end;
-        const int64_t block = attention.table[position / ES_KV_BLOCK];
-        const int64_t slot = position % ES_KV_BLOCK;
-        uint16_t *k = attention.keys + block * span->key_size * ES_KV_BLOCK + slot;
-        uint16_t *v = attention.values + (block * ES_KV_BLOCK + slot) * span->value_size;
-        for (int32_t i = 0; i < span->key_size || i < span->value_size; i++) {
-            const uint64_t bits = random_bits(&source);
-            if (i < span->key_size) {
-                k[i * ES_KV_BLOCK] = visible ? small_half(bits) : poison;
-            }
-            if (i < span->value_size) {
-                v[i] = visible ? small_half(bits >> 20) : poison;
-            }
+        if (attention.span.type == ES_KV_F16) {
+            fill_halfs(position, &source);
+        } else {
+            fill_integers(position, &source);
+        }
+        if (position < attention.span.first || position >= attention.span.end) {
+            poison_slot(position, poison);
         }
     }
 }
@@ -276,9 +321,9 @@ static void run_chunk(const es_kernels *k, int64_t chunk, const float *queries, 
 
 // Partials of every chunk, the one past the end too, for 1 to 12 queries; and the first query's
 // merged from left to right.
-static void run_attention(const es_kernels *k, random_source *source, float_kind kind, int64_t n,
-                          record *out) {
-    draw_attention(source, n, kind);
+static void run_attention(es_kv_type type, const es_kernels *k, random_source *source,
+                          float_kind kind, int64_t n, record *out) {
+    draw_attention(type, source, n, kind);
     fill_pools((uint64_t)n, 0x7e00);
     const int64_t n_queries = n % QUERIES + 1;
     es_attention_partial merged = {-INFINITY, 0.0f, attention.merged};
@@ -297,6 +342,19 @@ static void run_attention(const es_kernels *k, random_source *source, float_kind
     put_floats(out, attention.merged, attention.span.value_size);
 }
 
+#define RUN_KV(name, type)                                                                         \
+    static void run_store_##name(const es_kernels *k, random_source *source, float_kind kind,      \
+                                 int64_t n, record *out) {                                         \
+        run_store(type, k, source, kind, n, out);                                                  \
+    }                                                                                              \
+    static void run_attention_##name(const es_kernels *k, random_source *source, float_kind kind,  \
+                                     int64_t n, record *out) {                                     \
+        run_attention(type, k, source, kind, n, out);                                              \
+    }
+RUN_KV(f16, ES_KV_F16)
+RUN_KV(q8_0, ES_KV_Q8_0)
+RUN_KV(q4_0, ES_KV_Q4_0)
+
 // --- sets against ref ----------------------------------------------------------------------------
 
 static const struct {
@@ -314,8 +372,12 @@ static const struct {
     {"quantize", run_quantize},
     {"argmax", run_argmax},
     {"sum_exp", run_sum_exp},
-    {"store", run_store},
-    {"attention", run_attention},
+    {"store", run_store_f16},
+    {"attention", run_attention_f16},
+    {"store_q8_0", run_store_q8_0},
+    {"attention_q8_0", run_attention_q8_0},
+    {"store_q4_0", run_store_q4_0},
+    {"attention_q4_0", run_attention_q4_0},
 };
 enum { N_CASES = sizeof cases / sizeof cases[0] };
 
@@ -359,8 +421,8 @@ static void compare_halfs(const es_kernels *k) {
                 const uint32_t bits = (high + i) << 13 | offsets[j];
                 memcpy(&x[i], &bits, sizeof bits);
             }
-            k->store_value(x, 16, ours, 0);
-            es_kernels_ref()->store_value(x, 16, refs, 0);
+            k->store_value(ES_KV_F16, x, 16, ours, 0);
+            es_kernels_ref()->store_value(ES_KV_F16, x, 16, refs, 0);
             for (int i = 0; i < 16; i++) {
                 n_different += ours[i] != refs[i] && !isnan(x[i]);
             }
@@ -371,10 +433,10 @@ static void compare_halfs(const es_kernels *k) {
 
 // --- the attention laws --------------------------------------------------------------------------
 
-static void check_attention_laws(const es_kernels *k, int64_t n) {
+static void check_attention_laws(const es_kernels *k, es_kv_type type, int64_t n) {
     static record together, alone, poisoned;
     random_source source = {(uint64_t)n};
-    draw_attention(&source, n, TAME);
+    draw_attention(type, &source, n, TAME);
     fill_pools((uint64_t)n, 0x7e00);
     const int64_t n_chunks = (attention.span.end + ES_KV_CHUNK - 1) / ES_KV_CHUNK;
     const int64_t chunk = random_below(&source, n_chunks);
@@ -405,17 +467,9 @@ static void check_attention_laws(const es_kernels *k, int64_t n) {
         attention.span = whole;
         fill_pools((uint64_t)n, 0x7e00);
         attention.span = before.span;
-        for (int32_t p = 0; p < N_BLOCKS * ES_KV_BLOCK; p++) {
-            // Other chunks' slots become infinities.
-            if (p >= attention.span.first && p < attention.span.end) {
-                continue;
-            }
-            const int64_t block = attention.table[p / ES_KV_BLOCK], slot = p % ES_KV_BLOCK;
-            for (int32_t d = 0; d < whole.key_size; d++) {
-                attention.keys[(block * whole.key_size + d) * ES_KV_BLOCK + slot] = 0x7c00;
-            }
-            for (int32_t d = 0; d < whole.value_size; d++) {
-                attention.values[(block * ES_KV_BLOCK + slot) * whole.value_size + d] = 0xfc00;
+        for (int32_t p = 0; p < N_BLOCKS * ES_KV_BLOCK; p++) { // other chunks' slots
+            if (p < attention.span.first || p >= attention.span.end) {
+                poison_slot(p, 0xfc00);
             }
         }
         run_chunk(k, chunk, attention.queries, n_queries);
@@ -505,7 +559,9 @@ static void check_set(const es_kernels *k) {
         compare_halfs(k);
     }
     for (int64_t n = 0; n < (is_quick ? 13 : 200); n++) {
-        check_attention_laws(k, n);
+        check_attention_laws(k, ES_KV_F16, n);
+        check_attention_laws(k, ES_KV_Q8_0, n);
+        check_attention_laws(k, ES_KV_Q4_0, n);
     }
     check_merging(k);
     check_argmax(k);

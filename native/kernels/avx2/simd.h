@@ -207,6 +207,27 @@ SIMD void f16_store_part(uint16_t *p, f32x16 a, int64_t n) {
     }
 }
 
+// --- small integers ------------------------------------------------------------------------------
+
+SIMD f32x16 i8_widen(__m128i bytes) {
+    return (f32x16){_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes)),
+                    _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_srli_si128(bytes, 8)))};
+}
+
+SIMD f32x16 i8_load(const uint8_t *p) {
+    const __m128i low = _mm_loadl_epi64((const __m128i *)p);
+    const __m128i high = _mm_loadl_epi64((const __m128i *)(p + 8));
+    return (f32x16){_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(low)),
+                    _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(high))};
+}
+
+SIMD void i4_load(const uint8_t *p, f32x16 *low, f32x16 *high) {
+    const __m128i bytes = _mm_loadu_si128((const __m128i *)p);
+    const __m128i mask = _mm_set1_epi8(15), eight = _mm_set1_epi8(8);
+    *low = i8_widen(_mm_sub_epi8(_mm_and_si128(bytes, mask), eight));
+    *high = i8_widen(_mm_sub_epi8(_mm_and_si128(_mm_srli_epi16(bytes, 4), mask), eight));
+}
+
 // --- int32 ---------------------------------------------------------------------------------------
 
 SIMD i32x16 i32_splat(int32_t x) { return (i32x16){_mm256_set1_epi32(x), _mm256_set1_epi32(x)}; }

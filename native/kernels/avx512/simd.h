@@ -108,6 +108,19 @@ SIMD void f16_store_part(uint16_t *p, f32x16 a, int64_t n) {
     _mm256_mask_storeu_epi16(p, mask_first(n), _mm512_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT));
 }
 
+// --- small integers ------------------------------------------------------------------------------
+
+SIMD f32x16 i8_widen(__m128i bytes) { return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes)); }
+
+SIMD f32x16 i8_load(const uint8_t *p) { return i8_widen(_mm_loadu_si128((const __m128i *)p)); }
+
+SIMD void i4_load(const uint8_t *p, f32x16 *low, f32x16 *high) {
+    const __m128i bytes = _mm_loadu_si128((const __m128i *)p);
+    const __m128i mask = _mm_set1_epi8(15), eight = _mm_set1_epi8(8);
+    *low = i8_widen(_mm_sub_epi8(_mm_and_si128(bytes, mask), eight));
+    *high = i8_widen(_mm_sub_epi8(_mm_and_si128(_mm_srli_epi16(bytes, 4), mask), eight));
+}
+
 // --- int32 ---------------------------------------------------------------------------------------
 
 SIMD i32x16 i32_splat(int32_t x) { return _mm512_set1_epi32(x); }

@@ -1,5 +1,5 @@
 // Everything that works on one row at a time: quantising activations, norms, rotations, gates,
-// storing keys and values, and reductions over logits. Included after a set's simd.h.
+// and reductions over logits. Included after a set's simd.h.
 // What each function computes, and in which order, is the contract in kernels/kernels.h.
 #ifndef ES_KERNELS_GENERIC_ROWS_H
 #define ES_KERNELS_GENERIC_ROWS_H
@@ -226,30 +226,6 @@ static float sum_exp(const float *x, int64_t n, float shift) {
         sum = f32_add(sum, f32_select(mask_first(n - i), e, f32_zero()));
     }
     return f32_reduce_add(sum);
-}
-
-// --- keys and values -----------------------------------------------------------------------------
-
-static void store_key(const float *k, int64_t key_size, uint16_t *block, int64_t slot) {
-    for (int64_t i = 0; i < key_size; i += 16) {
-        const int64_t left = key_size - i < 16 ? key_size - i : 16;
-        uint16_t halfs[16];
-        f16_store(halfs, load_at(k, i, key_size));
-        for (int64_t j = 0; j < left; j++) {
-            block[16 * (i + j) + slot] = halfs[j];
-        }
-    }
-}
-
-static void store_value(const float *v, int64_t value_size, uint16_t *block, int64_t slot) {
-    uint16_t *row = block + slot * value_size;
-    for (int64_t i = 0; i < value_size; i += 16) {
-        if (value_size - i >= 16) {
-            f16_store(row + i, f32_load(v + i));
-        } else {
-            f16_store_part(row + i, f32_load_part(v + i, value_size - i), value_size - i);
-        }
-    }
 }
 
 #endif

@@ -5,6 +5,7 @@
 #define ES_KERNELS_GENERIC_TABLE_H
 
 #include "kernels/generic/attention.h"
+#include "kernels/generic/kv_store.h"
 #include "kernels/generic/rows.h"
 #include "kernels/kernels.h"
 #include "kernels/matmul.h"

@@ -217,6 +217,25 @@ SIMD void f16_store_part(uint16_t *p, f32x16 x, int64_t n) {
     memcpy(p, all, (size_t)n * sizeof *p);
 }
 
+// --- small integers ------------------------------------------------------------------------------
+
+SIMD f32x16 i8_widen(int8x16_t bytes) {
+    const int16x8_t low = vmovl_s8(vget_low_s8(bytes)), high = vmovl_s8(vget_high_s8(bytes));
+    return (f32x16){vcvtq_f32_s32(vmovl_s16(vget_low_s16(low))),
+                    vcvtq_f32_s32(vmovl_s16(vget_high_s16(low))),
+                    vcvtq_f32_s32(vmovl_s16(vget_low_s16(high))),
+                    vcvtq_f32_s32(vmovl_s16(vget_high_s16(high)))};
+}
+
+SIMD f32x16 i8_load(const uint8_t *p) { return i8_widen(vreinterpretq_s8_u8(vld1q_u8(p))); }
+
+SIMD void i4_load(const uint8_t *p, f32x16 *low, f32x16 *high) {
+    const uint8x16_t bytes = vld1q_u8(p), mask = vdupq_n_u8(15);
+    const int8x16_t eight = vdupq_n_s8(8);
+    *low = i8_widen(vsubq_s8(vreinterpretq_s8_u8(vandq_u8(bytes, mask)), eight));
+    *high = i8_widen(vsubq_s8(vreinterpretq_s8_u8(vshrq_n_u8(bytes, 4)), eight));
+}
+
 // --- between types -------------------------------------------------------------------------------
 
 SIMD i32x16 f32_to_i32(f32x16 x) { return (i32x16)QUARTERS1(vcvtnq_s32_f32, x); }

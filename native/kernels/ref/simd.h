@@ -275,6 +275,22 @@ SIMD void f16_store_part(uint16_t *p, f32x16 a, int64_t n) {
     }
 }
 
+// --- small integers ------------------------------------------------------------------------------
+
+SIMD f32x16 i8_load(const uint8_t *p) {
+    f32x16 out;
+    EACH_LANE { out.lane[i] = (float)(int8_t)p[i]; }
+    return out;
+}
+
+// Two a byte, each of them plus 8: those in the low nibbles, and those in the high ones.
+SIMD void i4_load(const uint8_t *p, f32x16 *low, f32x16 *high) {
+    EACH_LANE {
+        low->lane[i] = (float)((p[i] & 15) - 8);
+        high->lane[i] = (float)((p[i] >> 4) - 8);
+    }
+}
+
 // --- int32 ---------------------------------------------------------------------------------------
 
 SIMD i32x16 i32_splat(int32_t x) {

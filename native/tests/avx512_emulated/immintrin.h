@@ -217,6 +217,9 @@ EMULATE __m256i emulated_cvtps_ph(__m512 a, int rounding) {
 EMULATE __m512i emulated_cvtepu8_epi32(__m128i a) {
     return (__m512i){_mm256_cvtepu8_epi32(a), _mm256_cvtepu8_epi32(_mm_unpackhi_epi64(a, a))};
 }
+EMULATE __m512i emulated_cvtepi8_epi32(__m128i a) {
+    return (__m512i){_mm256_cvtepi8_epi32(a), _mm256_cvtepi8_epi32(_mm_unpackhi_epi64(a, a))};
+}
 EMULATE __m512i emulated_cvtepu16_epi32(__m256i a) {
     return (__m512i){_mm256_cvtepu16_epi32(_mm256_castsi256_si128(a)),
                      _mm256_cvtepu16_epi32(_mm256_extracti128_si256(a, 1))};
@@ -271,6 +274,7 @@ EMULATE __m512i emulated_dpwssd_epi32(__m512i sums, __m512i a, __m512i b) {
 #undef _mm512_cvtepi32_epi8
 #undef _mm512_cvtepi32_ps
 #undef _mm512_cvtepi8_epi16
+#undef _mm512_cvtepi8_epi32
 #undef _mm512_cvtepu16_epi32
 #undef _mm512_cvtepu8_epi32
 #undef _mm512_cvtph_ps
@@ -331,6 +335,7 @@ EMULATE __m512i emulated_dpwssd_epi32(__m512i sums, __m512i a, __m512i b) {
 #define _mm512_cvtepi32_epi8     emulated_cvtepi32_epi8
 #define _mm512_cvtepi32_ps       emulated_cvtepi32_ps
 #define _mm512_cvtepi8_epi16     emulated_cvtepi8_epi16
+#define _mm512_cvtepi8_epi32     emulated_cvtepi8_epi32
 #define _mm512_cvtepu16_epi32    emulated_cvtepu16_epi32
 #define _mm512_cvtepu8_epi32     emulated_cvtepu8_epi32
 #define _mm512_cvtph_ps          emulated_cvtph_ps
