@@ -21,7 +21,7 @@ from edgeserve.loader.sampling_defaults import sampling_defaults
 from edgeserve.loader.store import LicenseGate, resolve_model
 from edgeserve.loader.tensors import TensorReader
 from edgeserve.models import build_plan
-from edgeserve.plan.ops import CacheKind, Linear, Plan, Rope
+from edgeserve.plan.ops import CacheKind, Linear, MoeLinear, Plan, Rope
 from edgeserve.runner.batch import BLOCK_SIZE
 from edgeserve.runner.kv_types import KV_TYPES
 from edgeserve.runner.native_runner import NativeRunner, num_cores
@@ -218,8 +218,14 @@ def _token_bytes(plan: Plan, options: EngineOptions) -> int:
 
 def _num_weights(plan: Plan) -> int:
     """Multiplications that one row takes."""
-    linears = [op for op in plan.operations if isinstance(op, Linear)]
-    return sum(math.prod(op.weight.shape) for op in linears)
+    linears = [op for op in plan.operations if isinstance(op, Linear | MoeLinear)]
+    shapes = [(op.weight.shape[-2:], _runs(plan, op)) for op in linears]
+    return sum(math.prod(shape) * runs for shape, runs in shapes)
+
+
+def _runs(plan: Plan, op: Linear | MoeLinear) -> int:
+    """Products that `op` takes of a row: one for each of its experts."""
+    return plan.shapes[op.out].width // op.weight.shape[-2]
 
 
 def _template(

@@ -15,10 +15,13 @@ FAMILIES: Mapping[str, str] = {
     "llama": "llama",
     "qwen2": "qwen2",
     "qwen3": "qwen3",
+    "qwen3moe": "qwen3moe",
     "gemma3": "gemma3",
     "phi3": "phi3",
 }
 """GGUF's `general.architecture` -> the module here whose `build` writes the plan."""
+
+_WITH_EXPERTS = ("llama", "qwen3moe")
 
 
 def build_plan(
@@ -37,10 +40,10 @@ def build_plan(
             f"architecture {architecture[:64]!r} is not supported yet; this version runs {known}"
         )
     hp = HyperParams(metadata)
-    if hp.expert_count:
+    if hp.expert_count and hp.architecture not in _WITH_EXPERTS:
         raise UnsupportedModelError(
             f"{hp.architecture} with {hp.expert_count} experts (a mixture of experts) is not "
-            "supported yet; use a dense model"
+            f"supported yet; use a dense model, or one of these: {', '.join(_WITH_EXPERTS)}"
         )
     length = hp.context_length if max_model_len is None else max_model_len
     builder = PlanBuilder(hp, tensors, max_model_len=length)

@@ -1,4 +1,7 @@
-"""Llama 1 to 3, Mistral, SmolLM: pre-norm, SwiGLU, interleaved rope, optional `rope_freqs`."""
+"""Llama 1 to 3, Mistral, SmolLM: pre-norm, SwiGLU, interleaved rope, optional `rope_freqs`.
+
+Mixtral is one with experts in place of the feed-forward layer.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +21,9 @@ def build(m: PlanBuilder) -> Plan:
         q, k = layer.rope(q, k, rope)
         x = x + layer.linear(layer.attention(q, k, v, scale=scale), "attn_output")
         h = layer.rms_norm(x, "ffn_norm")
-        x = x + layer.linear(layer.swiglu(h), "ffn_down")
+        if m.hp.expert_count:
+            x = x + layer.experts(h)
+        else:
+            x = x + layer.linear(layer.swiglu(h), "ffn_down")
     hidden = m.rms_norm(x, "output_norm")
     return m.finish(logits=m.logits(hidden), hidden=hidden, max_position=max_position(m))

@@ -49,6 +49,11 @@ CASES: Mapping[str, tuple[TinyModel, int | None]] = {
     ),
     "qwen2": (DEFAULTS["qwen2"], None),
     "qwen3": (DEFAULTS["qwen3"], None),
+    "qwen3moe": (DEFAULTS["qwen3moe"], None),
+    "llama_experts": (
+        replace(DEFAULTS["llama"], layers=1, experts=4, experts_used=2, feed_forward=48),
+        None,
+    ),
     "gemma3": (replace(DEFAULTS["gemma3"], layers=7, softcap=30.0), None),
     "gemma3_scaled": (
         replace(

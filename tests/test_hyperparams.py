@@ -147,7 +147,7 @@ def test_an_architecture_that_is_no_string(architecture: object) -> None:
 
 def test_a_mixture_of_experts_is_named() -> None:
     with pytest.raises(UnsupportedModelError, match="8 experts"):
-        build({"llama.expert_count": 8, "llama.expert_used_count": 2})
+        build({"qwen2.expert_count": 8, "qwen2.expert_used_count": 2}, DEFAULTS["qwen2"])
 
 
 @pytest.mark.parametrize(

@@ -423,6 +423,40 @@ def test_a_spoiled_plan_is_refused_or_computes_something(
     assert outcomes.count(False) > 10
 
 
+@pytest.mark.parametrize(
+    ("kind", "changes"),
+    [
+        ("route", {"rows": 1}),
+        ("experts", {"n_experts": 4}),
+        ("experts", {"n_experts": 16}),
+        ("experts", {"n_experts": 0}),
+        ("experts", {"route": 0}),
+        ("experts", {"route": 99}),
+        ("experts", {"rows": 1}),
+        ("experts", {"count": 2}),
+        ("experts", {"x": 99}),
+        ("before", {"kind": 1}),
+    ],
+    ids=str,
+)
+def test_rows_go_to_no_experts_but_those_of_their_route(
+    model_of: Callable[[str], ModelFile], kind: str, changes: dict[str, int]
+) -> None:
+    """A slot that holds anything else, or another region's rows, would name any memory."""
+    file = model_of("qwen3moe")
+    with TensorReader(file) as tensors:
+        writer = _PlanWriter(build_plan(file.metadata, file.tensors), tensors, True, 32, 1)
+    plan = writer.finish()
+    assert try_plan(plan)
+    experts = next(i for i, region in enumerate(plan.regions) if region["kind"] == 3)
+    at = {"experts": experts, "route": experts - 1, "before": experts - 1}[kind]
+    regions = list(plan.regions)
+    regions[at] = {**regions[at], **changes}
+    assert not try_plan(replace(plan, regions=regions))
+    for weight in writer.weights:
+        weight.close()
+
+
 def try_plan(plan: PlanArrays) -> bool:
     """Whether C takes it; if so, after a step that ran."""
     try:

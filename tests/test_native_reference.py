@@ -104,6 +104,10 @@ def test_error_is_no_larger_than_llama_cpps(
     heads = {"heads": 9, "kv_heads": 3} if narrow else {"heads": 8, "kv_heads": 4}
     if family == "phi3":
         heads["kv_heads"] = heads["heads"]
+    if DEFAULTS[family].experts:
+        # All of them for every row: where rounding turns a choice around, on either side, that
+        # alone would be the error.
+        sizes |= {"expert_size": sizes["feed_forward"], "experts": 4, "experts_used": 4}
     # Per-layer rows differ, head sizes too: attn_output reads heads x head_size.
     source = write_tiny_model(
         tmp_path / "f32.gguf", family, layers=2, head_size=32, window=None, **sizes, **heads

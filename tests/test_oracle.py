@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 
 from edgeserve.errors import LibraryError
 from edgeserve.models import build_plan
-from edgeserve.plan.ops import Attention, CacheSpec, Mask, Plan
+from edgeserve.plan.ops import Attention, CacheSpec, Mask, MoeRoute, Plan, ValueId
 from edgeserve.plan.weights import WeightView
 from edgeserve.runner.batch import BLOCK_SIZE, Batch, ChooseToken, RowGroup, ScoreToken
 from edgeserve.runner.oracle_runner import OracleRunner
@@ -33,6 +34,7 @@ MODELS = {
     "llama": replace(DEFAULTS["llama"], kv_heads=(4, 1), feed_forward=(96, 64)),
     "gemma3": replace(DEFAULTS["gemma3"], layers=3, window=9, window_pattern=2, softcap=20.0),
     "phi3": replace(DEFAULTS["phi3"], layers=2, window=20, rope_dims=12),
+    "qwen3moe": DEFAULTS["qwen3moe"],
 }
 
 
@@ -421,7 +423,8 @@ def _attend_in_pieces(
 
 
 def dense_llama(model: TinyModel, ids: Sequence[int]) -> Floats:
-    """A llama from its paper, whole sequence, float64, nothing shared with the executor."""
+    """A llama from its paper, whole sequence, float64, nothing shared with the executor; with
+    experts, Mixtral from its."""
     w = {name: data.astype(np.float64) for name, data in tiny_weights(model, seed=0).items()}
     x = w["token_embd.weight"][list(ids)]
 
@@ -444,14 +447,60 @@ def dense_llama(model: TinyModel, ids: Sequence[int]) -> Floats:
         op = Attention(0, 0, 0, 0, 0, 0, 4, kv_heads, size, size, size**-0.5)  # type: ignore[arg-type]
         x = x + dense_attention(op, turn(q), turn(k), v, None) @ w[b + "attn_output.weight"].T
         h = norm(x, b + "ffn_norm")
-        gate, up = h @ w[b + "ffn_gate.weight"].T, h @ w[b + "ffn_up.weight"].T
-        x = x + (gate / (1 + np.exp(-gate)) * up) @ w[b + "ffn_down.weight"].T
+        if model.experts:
+            x = x + dense_experts(h, w, b, model.experts_used)
+            continue
+        x = x + swiglu(h, *(w[f"{b}ffn_{part}.weight"] for part in ("gate", "up", "down")))
     return norm(x, "output_norm") @ w["output.weight"].T
 
 
-def test_llama_is_the_one_of_its_paper() -> None:
-    model = MODELS["llama"]
+def swiglu(h: Floats, gate: Floats, up: Floats, down: Floats) -> Floats:
+    g = h @ gate.T
+    return (g / (1 + np.exp(-g)) * (h @ up.T)) @ down.T
+
+
+def dense_experts(h: Floats, w: dict[str, Floats], block: str, num_used: int) -> Floats:
+    """Every expert for every row, those that are not chosen by zero."""
+    logits = h @ w[f"{block}ffn_gate_inp.weight"].T
+    least = np.sort(logits, axis=1)[:, -num_used, None]
+    weights = np.where(logits >= least, np.exp(logits), 0.0)
+    weights /= weights.sum(axis=1, keepdims=True)
+    parts = [w[f"{block}ffn_{part}_exps.weight"] for part in ("gate", "up", "down")]
+    outs = [swiglu(h, *matrices) for matrices in zip(*parts, strict=True)]
+    return np.einsum("te,etw->tw", weights, np.stack(outs))
+
+
+EXPERTS = {"kv_heads": 2, "feed_forward": 48, "experts": 6, "experts_used": 2}
+
+
+@pytest.mark.parametrize("changes", [{}, EXPERTS], ids=["dense", "experts"])
+def test_llama_is_the_one_of_its_paper(changes: dict[str, Any]) -> None:
+    model = replace(MODELS["llama"], **changes)
     ids = tokens(40)
     expected = dense_llama(model, ids)
     got = whole(runner_of(model, np.float64), ids)
     assert np.abs(got - expected).max() / np.abs(expected).max() < 1e-12
+
+
+# --- experts -----------------------------------------------------------------------------------
+
+
+def route(logits: Sequence[Sequence[float]], op: MoeRoute) -> Floats:
+    lone = plan_of(DEFAULTS["llama"])
+    runner = OracleRunner(
+        lone, MemorySource(tiny_weights(DEFAULTS["llama"], 0)), num_blocks=1, dtype=np.float64
+    )
+    batch = Batch.from_groups([RowGroup([0] * len(logits), 0, [[0]], 0)], 1)
+    return runner._run(op, {ValueId(0): np.array(logits)}, batch)
+
+
+@pytest.mark.parametrize("normalised", [True, False])
+def test_a_route_is_the_largest_logits_and_their_share(normalised: bool) -> None:
+    """Of equals the lowest id comes first, and stays where there is no room for all."""
+    op = MoeRoute(ValueId(1), ValueId(0), 2, normalised, scale=2.0)
+    e = np.exp([0.0, -1.0])
+    got = route([[0.0, 1.0, -9.0], [3.0, 3.0, 3.0]], op)
+    assert got[:, :2].tolist() == [[1, 0], [0, 1]]
+    shares = e / (e.sum() + (0.0 if normalised else np.exp(-10.0)))
+    assert np.abs(got[0, 2:] - 2.0 * shares).max() < 1e-15
+    assert got[1, 2:].tolist() == ([1.0, 1.0] if normalised else [2 / 3, 2 / 3])

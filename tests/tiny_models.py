@@ -40,7 +40,8 @@ class TinyModel:
     `tokenizer` is "gpt2", "llama" or None (no vocabulary in the file; `vocab_size` rows).
     `chat_template` "default" is the tokenizer's own, None leaves it out. `longrope` writes long
     and short factors. `rope_dims` < head size is partial rotation. `metadata` adds or replaces
-    raw keys after everything else. `gate_gain` scales the feed-forward gate. `written_as` is the
+    raw keys after everything else. `gate_gain` scales the feed-forward gate. `expert_size`
+    is their feed-forward width, where the file says one. `written_as` is the
     architecture's name in the file, where that is not the family's.
     """
 
@@ -69,6 +70,9 @@ class TinyModel:
     window_pattern: int | tuple[bool, ...] | None = None
     local_rope_base: float | None = None
     softcap: float | None = None
+    experts: int = 0
+    experts_used: int = 0
+    expert_size: int | None = None
     gate_gain: float = 1.0
     written_as: str | None = None
     tokenizer: str | None = "gpt2"
@@ -98,6 +102,14 @@ DEFAULTS: Mapping[str, TinyModel] = {
         tokenizer="llama",
     ),
     "phi3": TinyModel("phi3", fused_qkv=True, kv_heads=4),
+    "qwen3moe": TinyModel(
+        "qwen3moe",
+        head_size=24,
+        rope_base=1e6,
+        experts=8,
+        experts_used=3,
+        expert_size=96,
+    ),
 }
 """Each family as its published models are."""
 
@@ -108,7 +120,7 @@ def write_tiny_model(
     """Writes the family's default with `overrides` (fields of TinyModel) and returns `path`.
 
     `quant` is the type of all matrices, one that the gguf package can write (F32, F16, BF16,
-    Q8_0, Q4_0, …); norms and biases stay F32, as in real files.
+    Q8_0, Q4_0, …); norms, biases and what chooses experts stay F32, as in real files.
     """
     model = replace(DEFAULTS[family], **overrides)  # type: ignore[arg-type]
     vocabulary = vocabulary_of(model)
@@ -121,7 +133,7 @@ def write_tiny_model(
             _write_value(writer, key, value)
     kind = gguf.GGMLQuantizationType[quant]
     for name, data in tiny_weights(model, seed).items():
-        if data.ndim == 1:
+        if data.ndim == 1 or "ffn_gate_inp" in name:
             writer.add_tensor(name, data)
         else:
             writer.add_tensor(name, gguf.quants.quantize(data, kind), raw_dtype=kind)
@@ -162,6 +174,9 @@ def tiny_metadata(model: TinyModel) -> dict[str, object]:
         "attention.sliding_window": model.window,
         "attention.sliding_window_pattern": model.window_pattern,
         "final_logit_softcapping": model.softcap,
+        "expert_count": model.experts or None,
+        "expert_used_count": model.experts_used or None,
+        "expert_feed_forward_length": model.expert_size,
         "vocab_size": model.vocab_size if model.tokenizer is None else None,
     }
     if model.head_size * model.per_layer(model.heads)[0] != model.width:
@@ -247,6 +262,9 @@ class _Draw:
         data = self._random.standard_normal((num_out, num_in)) * (gain * num_in**-0.5)
         return data.astype(np.float32)
 
+    def matrices(self, count: int, num_out: int, num_in: int) -> NDArray[np.float32]:
+        return np.stack([self.matrix(num_out, num_in) for _ in range(count)])
+
     def norm(self, size: int) -> NDArray[np.float32]:
         return (1.0 + 0.2 * self._random.standard_normal(size)).astype(np.float32)
 
@@ -273,10 +291,12 @@ def _layer_weights(model: TinyModel, layer: int, draw: _Draw) -> dict[str, NDArr
     if model.qkv_bias:
         tensors |= {f"{name}.bias": data for name, data in biases.items()}
     tensors["attn_output.weight"] = draw.matrix(model.width, q_width)
-    if model.family in ("qwen3", "gemma3"):
+    if model.family in ("qwen3", "qwen3moe", "gemma3"):
         tensors["attn_q_norm.weight"] = draw.norm(model.head_size)
         tensors["attn_k_norm.weight"] = draw.norm(model.head_size)
     tensors["ffn_norm.weight"] = draw.norm(model.width)
+    if model.experts:
+        return tensors | _expert_weights(model, hidden, draw)
     if model.family == "phi3":
         tensors["ffn_up.weight"] = draw.matrix(2 * hidden, model.width)
     else:
@@ -290,6 +310,20 @@ def _layer_weights(model: TinyModel, layer: int, draw: _Draw) -> dict[str, NDArr
         for name in ("attn_output", "ffn_gate", "ffn_up", "ffn_down"):
             tensors[f"{name}.bias"] = draw.bias(len(tensors[f"{name}.weight"]))
     return tensors
+
+
+def _expert_weights(
+    model: TinyModel, feed_forward: int, draw: _Draw
+) -> dict[str, NDArray[np.float32]]:
+    """(experts, n_out, n_in). Logits lie so far apart that the last expert chosen counts little:
+    where rounding turns two around at that border, not much changes."""
+    count, hidden = model.experts, model.expert_size or feed_forward
+    return {
+        "ffn_gate_inp.weight": draw.matrix(count, model.width, gain=3.0),
+        "ffn_gate_exps.weight": draw.matrices(count, hidden, model.width),
+        "ffn_up_exps.weight": draw.matrices(count, hidden, model.width),
+        "ffn_down_exps.weight": draw.matrices(count, model.width, hidden),
+    }
 
 
 # --- for tests that need no file ---------------------------------------------------------------
@@ -316,4 +350,5 @@ class MemorySource:
         self._weights = weights
 
     def float32_rows(self, name: str, first_row: int, num_rows: int) -> NDArray[np.float32]:
-        return np.atleast_2d(self._weights[name])[first_row : first_row + num_rows]
+        data = self._weights[name]
+        return data.reshape(-1, data.shape[-1])[first_row : first_row + num_rows]

@@ -169,7 +169,7 @@ def _region_work(cost: RegionCost, step: Step) -> Work:
         return Work()
     weights = 2.0 * cost.products * num_rows
     if not cost.position_products:
-        return Work(cost.weight_bytes, weights, weights)
+        return Work(cost.bytes_for(num_rows), weights, weights)
     window = cost.window or step.first + step.num_rows
     positions = range(step.first, step.first + step.num_rows)
     seen = sum(min(position + 1, window) for position in positions) * step.num_sequences

@@ -22,6 +22,9 @@ from edgeserve.plan.ops import (
     Gate,
     GatedActivation,
     Linear,
+    MoeLinear,
+    MoeRoute,
+    MoeSum,
     Operation,
     Plan,
     RmsNorm,
@@ -226,6 +229,7 @@ class Layer:
         self.key_size = hp.key_length
         self.value_size = hp.value_length
         self.feed_forward_length = hp.feed_forward_length[index]
+        self.expert_length = hp.expert_feed_forward_length[index]
         self._out_widths = {
             "attn_q": self.num_heads * hp.key_length,
             "attn_k": self.num_kv_heads * hp.key_length,
@@ -308,3 +312,20 @@ class Layer:
     def geglu(self, x: Value) -> Value:
         gate, up = self.linears(x, "ffn_gate", "ffn_up")
         return self.builder.gated(gate, up, Gate.GELU_TANH)
+
+    def experts(self, x: Value) -> Value:
+        """A mixture of SwiGLU experts, chosen by `ffn_gate_inp`; their weights sum to 1."""
+        m, hp = self.builder, self.builder.hp
+        logits = m.linear(x, self.name("ffn_gate_inp"), hp.expert_count)
+        route = m.emit(MoeRoute(m.next_id(), logits.id, hp.expert_used_count, normalised=True))
+        gate = self._expert_linear(x, route, "ffn_gate_exps", (self.expert_length, x.width))
+        up = self._expert_linear(x, route, "ffn_up_exps", (self.expert_length, x.width))
+        h = m.gated(gate, up, Gate.SILU)
+        h = self._expert_linear(h, route, "ffn_down_exps", (x.width, self.expert_length))
+        return m.emit(MoeSum(m.next_id(), h.id, route.id))
+
+    def _expert_linear(self, x: Value, route: Value, part: str, shape: tuple[int, int]) -> Value:
+        """`shape` is one expert's."""
+        m = self.builder
+        weight = m.weight(f"{self.name(part)}.weight", (m.hp.expert_count, *shape))
+        return m.emit(MoeLinear(m.next_id(), x.id, route.id, self.name(part), weight))

@@ -42,6 +42,9 @@ class HyperParams:
         self._check_heads()
         self.expert_count = self.integer("expert_count", default=0)
         self.expert_used_count = self.integer("expert_used_count", default=0)
+        self.expert_feed_forward_length = self.per_layer(
+            "expert_feed_forward_length", default=self.feed_forward_length, low=1
+        )
         self._check_experts()
         self.vocab_size = self._vocab_size()
         head_size = self._default_head_size()

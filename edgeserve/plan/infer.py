@@ -11,6 +11,9 @@ from edgeserve.plan.ops import (
     Embed,
     GatedActivation,
     Linear,
+    MoeLinear,
+    MoeRoute,
+    MoeSum,
     Operation,
     Plan,
     RmsNorm,
@@ -38,6 +41,14 @@ def infer(op: Operation, shapes: Sequence[Shape]) -> Shape:
             return Shape(Rows.TOKENS, op.weight.shape[1])
         case Linear():
             return _linear(op, shapes[op.x])
+        case MoeRoute():
+            missing = max(0, op.num_used - shapes[op.x].width)
+            _expect(op, "experts used beyond those there", missing, 0)
+            return Shape(shapes[op.x].rows, 2 * op.num_used)
+        case MoeLinear():
+            return _moe_linear(op, shapes[op.x], shapes[op.route])
+        case MoeSum():
+            return _moe_sum(op, shapes[op.x], shapes[op.route])
         case RmsNorm():
             return _rms_norm(op, shapes[op.x])
         case Rope():
@@ -74,6 +85,22 @@ def _linear(op: Linear, x: Shape) -> Shape:
     if op.bias is not None:
         _expect(op, f"{op.name} bias length", op.bias.shape[0], num_out)
     return Shape(x.rows, num_out)
+
+
+def _moe_linear(op: MoeLinear, x: Shape, route: Shape) -> Shape:
+    _, num_out, num_in = op.weight.shape
+    num_used = route.width // 2
+    _expect(op, f"{op.name} route rows", route.rows.value, x.rows.value)
+    if x.width != num_used * num_in:
+        _expect(op, f"{op.name} input width", x.width, num_in)
+    return Shape(x.rows, num_used * num_out)
+
+
+def _moe_sum(op: MoeSum, x: Shape, route: Shape) -> Shape:
+    num_used = route.width // 2
+    _expect(op, "route rows", route.rows.value, x.rows.value)
+    _expect(op, "width modulo experts used", x.width % num_used, 0)
+    return Shape(x.rows, x.width // num_used)
 
 
 def _rms_norm(op: RmsNorm, x: Shape) -> Shape:

@@ -94,6 +94,51 @@ class Linear:
 
 
 @frozen
+class MoeRoute:
+    """Which experts a row goes to, and how much each counts.
+
+    x is (rows, experts): logits. out is (rows, 2 * num_used): ids of the num_used largest, in
+    falling order (of equals the lowest id first), then their weights. A weight is a softmax's: over
+    the chosen where `normalised`, so that they sum to 1; over all experts where not.
+    """
+
+    out: ValueId
+    x: ValueId
+    num_used: int
+    normalised: bool
+    scale: float = 1.0
+
+
+@frozen
+class MoeLinear:
+    """Each row's product with each of its experts: out's run r is x times weight[expert r].
+
+    `weight` is (experts, n_out, n_in). x is (rows, n_in), the same for all of a row's experts, or
+    (rows, num_used * n_in), a run for each; out is (rows, num_used * n_out).
+    """
+
+    out: ValueId
+    x: ValueId
+    route: ValueId
+    name: str
+    weight: WeightView
+    adaptable: bool = True
+    shard: Shard = Shard.EXPERT
+
+
+@frozen
+class MoeSum:
+    """out = the sum of x's runs, one for each expert of the row, by the route's weights, in order.
+
+    x is (rows, num_used * width), out (rows, width).
+    """
+
+    out: ValueId
+    x: ValueId
+    route: ValueId
+
+
+@frozen
 class Rope:
     """Rotates each head of x (heads of `head_size`) by its row's position."""
 
@@ -176,6 +221,9 @@ Operation = (
     Embed
     | RmsNorm
     | Linear
+    | MoeRoute
+    | MoeLinear
+    | MoeSum
     | Rope
     | Attention
     | GatedActivation
@@ -185,7 +233,7 @@ Operation = (
     | SelectRows
 )
 
-_VALUE_FIELDS = ("x", "q", "k", "v", "gate", "up", "a", "b")
+_VALUE_FIELDS = ("x", "route", "q", "k", "v", "gate", "up", "a", "b")
 
 
 def inputs(op: Operation) -> tuple[ValueId, ...]:

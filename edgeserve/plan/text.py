@@ -33,7 +33,7 @@ def _group_line(index: int, group: CacheGroup) -> str:
 
 def _operation_line(op: Operation, shape: Shape) -> str:
     operands = " ".join(f"%{value}" for value in inputs(op))
-    skip = {"out", "x", "q", "k", "v", "gate", "up", "a", "b"}
+    skip = {"out", "x", "route", "q", "k", "v", "gate", "up", "a", "b"}
     attributes = _attributes(op, skip)
     return " ".join(
         part for part in (f"%{op.out} {shape} =", type(op).__name__, operands, attributes) if part

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from edgeserve.frozen import frozen
@@ -11,7 +12,8 @@ from edgeserve.frozen import frozen
 class WeightView:
     """Rows [first_row, first_row + shape[0]) of a tensor in the model file.
 
-    `shape` is the view's own: (n_out, n_in) for a matrix, (n,) for a vector. A view of part of
+    `shape` is the view's own: (n_out, n_in) for a matrix, (n,) for a vector, (experts, n_out, n_in)
+    for the matrices of experts, whose rows follow one another. A view of part of
     the rows is how fused projections (phi3's qkv) are taken apart without copying.
     """
 
@@ -19,6 +21,11 @@ class WeightView:
     shape: tuple[int, ...]
     quant_type: str
     first_row: int = 0
+
+    @property
+    def num_rows(self) -> int:
+        """Rows of a matrix, all experts' together."""
+        return math.prod(self.shape[:-1])
 
     def rows(self, first_row: int, num_rows: int) -> WeightView:
         """`num_rows` rows of this view from `first_row` on."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from edgeserve.errors import UnsupportedModelError
 from edgeserve.plan.ops import (
     Add,
     Attention,
@@ -16,6 +17,9 @@ from edgeserve.plan.ops import (
     Gate,
     GatedActivation,
     Linear,
+    MoeLinear,
+    MoeRoute,
+    MoeSum,
     Operation,
     Plan,
     RmsNorm,
@@ -31,6 +35,7 @@ from edgeserve.plan.rope import RopeSpec
 from edgeserve.plan.weights import WeightView
 from edgeserve.runner.regions import (
     AttentionRegion,
+    ExpertsRegion,
     LinearPart,
     LinearRegion,
     LoweredPlan,
@@ -45,7 +50,18 @@ _UNIT_ROWS, _SMALL_UNIT_ROWS, _SMALL_WEIGHT_ROWS = 64, 32, 1024
 """Weight rows that a thread claims at once: long enough a read, short enough to balance, which in
 a weight of few rows takes half the size."""
 
-_ROW_WISE = (RmsNorm, Linear, GatedActivation, Add, Scale, SoftCap, SelectRows)
+_ROW_WISE = (
+    RmsNorm,
+    Linear,
+    MoeRoute,
+    MoeLinear,
+    MoeSum,
+    GatedActivation,
+    Add,
+    Scale,
+    SoftCap,
+    SelectRows,
+)
 """Operations that need nothing but their row: not its position, nor the cache."""
 
 
@@ -108,6 +124,8 @@ class _Lowering:
         match op:
             case Linear():
                 self._lower_linears(op)
+            case MoeLinear():
+                self._lower_experts(op)
             case Attention():
                 self._lower_attention(op)
             case SelectRows() if self._is_late(op.x):
@@ -190,7 +208,15 @@ class _Lowering:
             case GatedActivation():
                 gate, up = self._operand(op.gate, rows), self._operand(op.up, rows)
                 return RowOp(RowOpKind.GATE, op.out, a=gate, b=up, gate=op.kind)
-            case Linear() | Attention():
+            case MoeRoute():
+                x = self._operand(op.x, rows)
+                return RowOp(
+                    RowOpKind.MOE_ROUTE, op.out, a=x, normalised=op.normalised, factor=op.scale
+                )
+            case MoeSum():
+                x, route = self._operand(op.x, rows), self._operand(op.route, rows)
+                return RowOp(RowOpKind.MOE_SUM, op.out, a=x, b=route)
+            case Linear() | MoeLinear() | Attention():
                 raise AssertionError(f"{type(op).__name__} is no row operation")
 
     def _append_row_op(self, op: RowOp, rows: Rows) -> None:
@@ -348,6 +374,43 @@ class _Lowering:
             store_value=chain.store_value,
             residual=residual,
         )
+
+    # --- experts -------------------------------------------------------------------------------
+
+    def _lower_experts(self, op: MoeLinear) -> None:
+        """One product by experts; a gated pair of them together."""
+        rows = self._rows(op.out)
+        _, num_out, _ = op.weight.shape
+        if num_out % _PANEL != 0:
+            raise UnsupportedModelError(
+                f"{op.weight.tensor}: experts of {num_out} rows, no multiple of {_PANEL}, need "
+                "--device oracle"
+            )
+        pair = self._expert_pair(op) if self._fuse else None
+        up, gated = pair if pair is not None else (None, None)
+        part = LinearPart(
+            weight=op.weight,
+            bias=None,
+            scale=1.0,
+            out=op.out if gated is None else gated.out,
+            unit_rows=_UNIT_ROWS,
+            up_weight=up.weight if up is not None else None,
+            gate=gated.kind if gated is not None else None,
+        )
+        x, route = self._operand(op.x, rows), self._operand(op.route, rows)
+        self._regions.append(ExpertsRegion(rows, x, route, part, self._widths[op.route] // 2))
+        self._done.update(done.out for done in (op, up, gated) if done is not None)
+
+    def _expert_pair(self, gate: MoeLinear) -> tuple[MoeLinear, GatedActivation] | None:
+        """The up product and the activation, if nothing else reads either product."""
+        gated = self._sole_consumer(gate.out)
+        if not isinstance(gated, GatedActivation) or gated.gate != gate.out:
+            return None
+        up = self._plan.operations[gated.up]
+        if not isinstance(up, MoeLinear) or self._sole_consumer(up.out) is not gated:
+            return None
+        same = (up.x, up.route, up.weight.shape) == (gate.x, gate.route, gate.weight.shape)
+        return (up, gated) if same and up is not gate else None
 
     # --- attention -----------------------------------------------------------------------------
 

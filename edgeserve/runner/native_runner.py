@@ -27,6 +27,7 @@ from edgeserve.runner.lower import lower
 from edgeserve.runner.region_costs import RegionCost, region_costs
 from edgeserve.runner.regions import (
     AttentionRegion,
+    ExpertsRegion,
     LinearPart,
     LinearRegion,
     LoweredPlan,
@@ -289,6 +290,15 @@ class _PlanWriter:
                         "norm_epsilon": region.norm_epsilon,
                     }
                     self._append(1, self._linears, parts, region.rows, extra)
+                case ExpertsRegion():
+                    experts: Fields = {
+                        "x": self._slot_of[region.x],
+                        "route": self._slot_of[region.route],
+                        "n_experts": region.part.weight.shape[0],
+                    }
+                    self._append(
+                        3, self._linears, [self._linear(region.part)], region.rows, experts
+                    )
                 case AttentionRegion():
                     one = [self._attention(region)]
                     self._append(2, self._attentions, one, Rows.TOKENS)
@@ -310,6 +320,8 @@ class _PlanWriter:
             "rows": _ROWS[rows],
             "x": _NONE,
             "norm": _NONE,
+            "route": _NONE,
+            "n_experts": 0,
         }
         region.update(extra or {})
         self._regions.append(region)
@@ -322,6 +334,8 @@ class _PlanWriter:
             index = self._cache_index[op.cache]
         elif op.gate is not None:
             index = _GATES[op.gate]
+        elif op.normalised is not None:
+            index = int(op.normalised)
         elif op.weight is not None:
             is_matrix = len(op.weight.shape) == 2
             index = self._weight(op.weight) if is_matrix else self._vector(op.weight)
@@ -396,9 +410,8 @@ class _PlanWriter:
 
     def _weight(self, view: WeightView) -> int:
         if view not in self.weight_index:
-            num_rows, num_cols = view.shape
             self.weight_index[view] = len(self.weights)
-            self.weights.append(NativeWeight(view.quant_type, num_rows, num_cols))
+            self.weights.append(NativeWeight(view.quant_type, view.num_rows, view.shape[-1]))
         return self.weight_index[view]
 
     def _fill_weights(self, num_threads: int) -> None:

@@ -22,6 +22,9 @@ from edgeserve.plan.ops import (
     GatedActivation,
     Linear,
     Mask,
+    MoeLinear,
+    MoeRoute,
+    MoeSum,
     Operation,
     Plan,
     RmsNorm,
@@ -162,7 +165,7 @@ class OracleRunner:
 
     def _load(self, op: Operation) -> None:
         match op:
-            case Embed() | RmsNorm():
+            case Embed() | RmsNorm() | MoeLinear():
                 self._fetch(op.weight)
             case Linear():
                 self._fetch(op.weight)
@@ -179,14 +182,14 @@ class OracleRunner:
                 pass
 
     def _fetch(self, view: WeightView) -> Array:
-        """The view's data, held once: (n_out, n_in), or (n,)."""
+        """The view's data, held once, in the view's shape."""
         if view not in self._weights:
             vector = len(view.shape) == 1
             first = 0 if vector else view.first_row
-            rows = self._source.float32_rows(view.tensor, first, 1 if vector else view.shape[0])
+            rows = self._source.float32_rows(view.tensor, first, 1 if vector else view.num_rows)
             if vector:
                 rows = rows.reshape(-1)[view.first_row : view.first_row + view.shape[0]]
-            self._weights[view] = np.ascontiguousarray(rows, self._dtype)
+            self._weights[view] = np.ascontiguousarray(rows, self._dtype).reshape(view.shape)
         return self._weights[view]
 
     # --- operations ----------------------------------------------------------------------------
@@ -199,6 +202,12 @@ class OracleRunner:
                 return self._rms_norm(op, values[op.x])
             case Linear():
                 return self._linear(op, values[op.x])
+            case MoeRoute():
+                return self._route(op, values[op.x])
+            case MoeLinear():
+                return self._moe_linear(op, values[op.x], values[op.route])
+            case MoeSum():
+                return self._moe_sum(values[op.x], values[op.route])
             case Rope():
                 return self._rotate(op, values[op.x], batch)
             case Attention():
@@ -230,7 +239,15 @@ class OracleRunner:
         return normed.reshape(x.shape)
 
     def _linear(self, op: Linear, x: Array) -> Array:
-        weight = self._fetch(op.weight)
+        out = self._product(self._fetch(op.weight), x)
+        if op.scale != 1.0:
+            out *= self._dtype(op.scale)
+        if op.bias is not None:
+            out += self._fetch(op.bias)
+        return out
+
+    def _product(self, weight: Array, x: Array) -> Array:
+        """x weight^T, row by row."""
         num_out, num_in = weight.shape
         out = np.empty((len(x), num_out), self._dtype)
         step = max(1, _WEIGHT_BLOCK_BYTES // (num_in * weight.itemsize))
@@ -238,10 +255,36 @@ class OracleRunner:
             block = weight[first : first + step]
             for row, into in zip(x, out, strict=True):
                 np.dot(block, row, out=into[first : first + step])
-        if op.scale != 1.0:
-            out *= self._dtype(op.scale)
-        if op.bias is not None:
-            out += self._fetch(op.bias)
+        return out
+
+    def _route(self, op: MoeRoute, x: Array) -> Array:
+        # Stable: of equals the lowest id first.
+        ids = np.argsort(-x, axis=1, kind="stable")[:, : op.num_used]
+        chosen = np.take_along_axis(x, ids, axis=1)
+        largest = chosen[:, :1]
+        weights = np.exp(chosen - largest)
+        shares = weights if op.normalised else np.exp(x - largest)
+        weights = weights / shares.sum(axis=1, keepdims=True) * self._dtype(op.scale)
+        return np.concatenate([ids.astype(self._dtype), weights], axis=1)
+
+    def _moe_linear(self, op: MoeLinear, x: Array, route: Array) -> Array:
+        weight = self._fetch(op.weight)
+        num_experts, num_out, num_in = weight.shape
+        num_used = route.shape[1] // 2
+        ids = route[:, :num_used]
+        runs = np.broadcast_to(x.reshape(len(x), -1, num_in), (len(x), num_used, num_in))
+        out = np.empty((len(x), num_used, num_out), self._dtype)
+        for expert in range(num_experts):
+            here = ids == expert
+            out[here] = self._product(weight[expert], runs[here])
+        return out.reshape(len(x), -1)
+
+    def _moe_sum(self, x: Array, route: Array) -> Array:
+        weights = route[:, route.shape[1] // 2 :]
+        runs = x.reshape(len(x), weights.shape[1], -1)
+        out = np.zeros_like(runs[:, 0])
+        for rank in range(weights.shape[1]):
+            out += runs[:, rank] * weights[:, rank : rank + 1]
         return out
 
     def _rotate(self, op: Rope, x: Array, batch: Batch) -> Array:

@@ -14,6 +14,7 @@ from edgeserve.plan.ops import CacheGroup, Rows
 from edgeserve.plan.weights import WeightView
 from edgeserve.runner.regions import (
     AttentionRegion,
+    ExpertsRegion,
     LinearRegion,
     LoweredPlan,
     Region,
@@ -30,7 +31,8 @@ class RegionCost:
     A step that has rows for it reads `weight_bytes` once and multiplies `products` weights a row.
     Attention reads `position_bytes` for each position that a sequence's rows see (those behind
     `window` are not) and multiplies `position_products` for each of them and row. The little that
-    operations on single rows read is not counted.
+    operations on single rows read is not counted. `experts` are (used by a row, there): rows are
+    taken to choose theirs independently, and all as often.
     """
 
     name: str
@@ -40,6 +42,14 @@ class RegionCost:
     position_bytes: float = 0.0
     position_products: int = 0
     window: int | None = None
+    experts: tuple[int, int] | None = None
+
+    def bytes_for(self, num_rows: int) -> float:
+        """Of the weights, what so many rows read: of experts those that some row goes to."""
+        if self.experts is None:
+            return self.weight_bytes
+        used, there = self.experts
+        return self.weight_bytes * (1.0 - (1.0 - used / there) ** num_rows)
 
 
 def region_costs(
@@ -76,6 +86,8 @@ def _cost(
                 weight_bytes=sum(weight_bytes[view] for view in used),
                 products=sum(math.prod(view.shape) for view in used),
             )
+        case ExpertsRegion():
+            return _experts_cost(region, weight_bytes)
         case AttentionRegion():
             op = region.op
             window = "" if op.window is None else f", window {op.window:,}"
@@ -86,6 +98,18 @@ def _cost(
                 position_products=op.num_heads * (op.key_size + op.value_size),
                 window=op.window,
             )
+
+
+def _experts_cost(region: ExpertsRegion, weight_bytes: Mapping[WeightView, int]) -> RegionCost:
+    views = [view for view in (region.part.weight, region.part.up_weight) if view is not None]
+    there = region.part.weight.shape[0]
+    return RegionCost(
+        " + ".join(map(_short, views)),
+        region.rows,
+        weight_bytes=sum(weight_bytes[view] for view in views),
+        products=sum(math.prod(view.shape) for view in views) // there * region.num_used,
+        experts=(region.num_used, there),
+    )
 
 
 def _short(view: WeightView) -> str:

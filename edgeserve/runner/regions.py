@@ -27,11 +27,16 @@ class RowOpKind(IntEnum):
     SCALE = 7
     SOFT_CAP = 8
     GATE = 9
+    MOE_ROUTE = 10
+    MOE_SUM = 11
 
 
 @frozen
 class RowOp:
-    """One operation on a row. `factor` is epsilon for a norm, the cap for a soft cap."""
+    """One operation on a row. `factor` is epsilon for a norm, the cap for a soft cap.
+
+    `b` of MOE_SUM is the route.
+    """
 
     kind: RowOpKind
     out: ValueId | None
@@ -41,6 +46,7 @@ class RowOp:
     rope: RopeSpec | None = None
     cache: int | None = None
     gate: Gate | None = None
+    normalised: bool | None = None
     group: int = 0
     factor: float = 1.0
 
@@ -85,7 +91,18 @@ class AttentionRegion:
     op: Attention
 
 
-Region = RowsRegion | LinearRegion | AttentionRegion
+@frozen
+class ExpertsRegion:
+    """One product, or a gated pair, of each row with each of its experts."""
+
+    rows: Rows
+    x: ValueId
+    route: ValueId
+    part: LinearPart
+    num_used: int
+
+
+Region = RowsRegion | LinearRegion | AttentionRegion | ExpertsRegion
 
 
 def reads(region: Region) -> Iterator[ValueId]:
@@ -101,6 +118,8 @@ def reads(region: Region) -> Iterator[ValueId]:
                     yield part.residual
         case AttentionRegion():
             yield region.op.q
+        case ExpertsRegion():
+            yield from (region.x, region.route)
 
 
 def writes(region: Region) -> Iterator[ValueId]:
@@ -112,6 +131,10 @@ def writes(region: Region) -> Iterator[ValueId]:
             yield from (part.out for part in region.parts if part.out is not None)
         case AttentionRegion():
             yield region.op.out
+        case ExpertsRegion() if region.part.out is not None:
+            yield region.part.out
+        case ExpertsRegion():
+            pass
 
 
 @frozen

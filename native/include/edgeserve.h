@@ -138,6 +138,10 @@ typedef enum es_row_op_kind {
     ES_ROW_SCALE = 7,    // out = a * factor
     ES_ROW_SOFT_CAP = 8, // out = factor * tanh(a / factor)
     ES_ROW_GATE = 9,     // out = f(a) * b, f by `index` (es_gate)
+    // out (2 * used) = ids of the largest of a (experts), then their weights: es_kernels says how.
+    // `index` 1: they sum to 1; 0: they are shares of all experts. Times `factor`.
+    ES_ROW_MOE_ROUTE = 10,
+    ES_ROW_MOE_SUM = 11, // out = sum of a's runs (used, width) times the weights of route b
 } es_row_op_kind;
 
 typedef enum es_gate {
@@ -151,7 +155,7 @@ typedef struct es_row_op {
     int32_t out;   // slot
     int32_t a;     // slot
     int32_t b;     // slot
-    int32_t index; // weight (EMBED), vector (RMS_NORM), rope, cache or gate
+    int32_t index; // weight (EMBED), vector (RMS_NORM), rope, cache, gate, or as the kind says
     int32_t group;
     float factor; // epsilon for RMS_NORM
 } es_row_op;
@@ -190,6 +194,11 @@ typedef enum es_region_kind {
     ES_REGION_ROWS = 0,      // row ops [first, first + count), row by row
     ES_REGION_LINEAR = 1,    // linears [first, first + count) of input slot x
     ES_REGION_ATTENTION = 2, // attention number `first`
+    // Linear number `first`, of each row with each of its experts. The weight holds the rows of
+    // n_experts, whole panels each; x is (rows, n_cols), or (rows, used, n_cols) with an input for
+    // each of a row's experts; out is (rows, used, rows of an expert). Gates, but nothing else,
+    // may follow the product.
+    ES_REGION_EXPERTS = 3,
 } es_region_kind;
 
 typedef struct es_region {
@@ -200,6 +209,8 @@ typedef struct es_region {
     int32_t x;    // linear: input slot
     int32_t norm; // linear: vector; x is RMS-normed on its way in
     float norm_epsilon;
+    int32_t route; // experts: slot that an ES_ROW_MOE_ROUTE wrote last
+    int32_t n_experts;
 } es_region;
 
 typedef struct es_vector {

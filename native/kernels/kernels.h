@@ -7,6 +7,11 @@
 //    or add as stated), then one tree: lane i += lane i + 8, then 4, 2, 1.
 //  - a*b + c is one fma wherever it is written so. No other contraction, no reassociation.
 //  - max(a, b) is a > b ? a : b. Float to int is round to nearest even, of values known to fit.
+//  - Mixtures of experts: the chosen are the largest logits, sorted, of equals the lowest id first.
+//    A weight is exp(logit - largest) / total, total = sum_exp over the chosen in their order where
+//    weights are to sum to 1, over all experts by id where not; then times a scale that is not 1.
+//    Each expert's product is the matmul of its own rows; out = fma(run, weight, out) over the
+//    chosen in their order, from zero.
 //  - exp, tanh, SiLU, GELU are the polynomials of kernels/generic/math.h.
 //  - NaN stays NaN; which of its many bit patterns comes out is the processor's choice.
 //  - Subnormals are kept; rounding is to nearest (workers set their control register).
@@ -106,6 +111,8 @@ typedef struct {
     // Element by element; in place is fine. gated: out = f(gate) * up.
     void (*add)(const float *a, const float *b, int64_t n, float *out);
     void (*scale)(const float *x, float factor, int64_t n, float *out);
+    // out = fma(x, factor, out).
+    void (*add_scaled)(const float *x, float factor, int64_t n, float *out);
     void (*gated_silu)(const float *gate, const float *up, int64_t n, float *out);
     void (*gated_gelu_tanh)(const float *gate, const float *up, int64_t n, float *out);
     void (*gated_relu_squared)(const float *gate, const float *up, int64_t n, float *out);

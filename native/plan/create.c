@@ -104,6 +104,7 @@ static void measure(es_executor *executor) {
 
 static es_status prepared_create(es_prepared *prepared, int64_t n_rows, int64_t stride) {
     const size_t n = (size_t)(n_rows * stride);
+    prepared->stride = stride;
     prepared->x = lines(n * sizeof *prepared->x);
     prepared->q32 = lines(n);
     prepared->d32 = lines(n / 32 * sizeof *prepared->d32);
@@ -124,6 +125,41 @@ static void prepared_free(es_prepared *prepared) {
     lines_free(prepared->q256);
     lines_free(prepared->d256);
     lines_free(prepared->sums256);
+}
+
+// Room for the region of experts that takes the most.
+static es_status routing_create(es_executor *executor) {
+    const es_plan *plan = &executor->plan;
+    es_routing *routing = &executor->routing;
+    int64_t n_experts = 0, n_used = 0, input = 0;
+    for (int32_t i = 0; i < plan->n_regions; i++) {
+        const es_region *region = &plan->regions[i];
+        if (region->kind == ES_REGION_EXPERTS) {
+            const int64_t n_cols = plan->weights[plan->linears[region->first].weight]->n_cols;
+            const int64_t used = plan->slot_widths[region->route] / 2;
+            input = n_cols > input ? n_cols : input;
+            n_used = used > n_used ? used : n_used;
+            n_experts = region->n_experts > n_experts ? region->n_experts : n_experts;
+        }
+    }
+    if (n_experts == 0) {
+        return ES_OK;
+    }
+    const int64_t n_pairs = plan->max_rows * n_used;
+    routing->pairs = lines((size_t)n_pairs * sizeof *routing->pairs);
+    routing->ends = lines((size_t)n_experts * sizeof *routing->ends);
+    routing->active = lines((size_t)n_experts * sizeof *routing->active);
+    if (routing->pairs == NULL || routing->ends == NULL || routing->active == NULL) {
+        return ES_ERR_MEMORY;
+    }
+    return prepared_create(&routing->input, n_pairs, es_padded(input, 1024));
+}
+
+static void routing_free(es_routing *routing) {
+    prepared_free(&routing->input);
+    lines_free(routing->pairs);
+    lines_free(routing->ends);
+    lines_free(routing->active);
 }
 
 static es_status workers_create(es_executor *executor, int32_t n_threads) {
@@ -209,6 +245,7 @@ es_status es_executor_create(const es_plan *plan, int32_t n_threads, const char 
         goto fail;
     }
     if ((status = arena_create(executor)) != ES_OK ||
+        (status = routing_create(executor)) != ES_OK ||
         (status = es_pools_create(executor, n_blocks)) != ES_OK ||
         (status = es_pool_create(n_threads, &executor->pool)) != ES_OK ||
         (status = workers_create(executor, n_threads)) != ES_OK ||
@@ -242,6 +279,7 @@ void es_executor_free(es_executor *executor) {
     }
     es_pools_free(executor);
     prepared_free(&executor->shared);
+    routing_free(&executor->routing);
     lines_free(executor->group_of_row);
     lines_free(executor->block_of_row);
     lines_free(executor->logits_rows);

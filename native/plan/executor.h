@@ -33,6 +33,7 @@ typedef struct {
 
 // Prepared input rows of a linear region, in every form that its weights read.
 typedef struct {
+    int64_t stride; // elements of a row
     float *x;
     int8_t *q32;
     float *d32;
@@ -41,6 +42,15 @@ typedef struct {
     float *d256;
     int16_t *sums256;
 } es_prepared;
+
+// Where the rows of a region of experts go.
+typedef struct {
+    es_prepared input; // one row for each of `pairs`
+    int32_t *pairs;    // row * used + rank, by expert, and of one expert by row
+    int32_t *ends;     // (n_experts,) one past each expert's pairs
+    int32_t *active;   // experts that have pairs
+    int32_t n_active;
+} es_routing;
 
 // What a worker may write without asking.
 typedef struct {
@@ -62,6 +72,7 @@ struct es_executor {
     int32_t n_blocks;
     int32_t capacity;   // blocks that the pools' memory holds
     es_prepared shared; // max_rows rows, of the widest input
+    es_routing routing; // max_rows * used pairs, of the widest input of experts
     int64_t widest_input;
     int64_t widest_unit;
     es_worker *workers;
@@ -103,6 +114,21 @@ void es_apply_gate(const es_kernels *kernels, int32_t kind, const float *a, cons
                    int64_t n, float *out);
 void es_run_rows(es_executor *executor, const es_region *region);
 void es_run_linear(es_executor *executor, const es_region *region);
+void es_run_experts(es_executor *executor, const es_region *region);
+
+// ES_ROW_MOE_ROUTE and ES_ROW_MOE_SUM of one row.
+void es_route(const es_executor *executor, const es_row_op *op, int64_t row);
+void es_sum_experts(const es_executor *executor, const es_row_op *op, int64_t row);
+
+// The bit of `forms` that the products of a linear read.
+int es_forms_of(const es_executor *executor, const es_linear *linear);
+
+// Brings a row x of n_cols into row `row` of `into`, in every one of `forms`.
+void es_prepare(const es_kernels *kernels, const float *x, int64_t n_cols, int forms,
+                const es_prepared *into, int64_t row);
+
+// Prepared rows, from `row` on, as a weight of `type` reads them.
+es_activation es_prepared_rows(const es_prepared *input, es_type type, int64_t row);
 void es_run_attention(es_executor *executor, const es_region *region);
 
 // Stores a row's K or V heads (or one head, `first_head`, n_heads 1) at the row's position.

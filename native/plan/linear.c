@@ -15,36 +15,21 @@ typedef struct {
 static int forms_of(const es_executor *executor, const es_region *region) {
     int forms = 0;
     for (int32_t i = 0; i < region->count; i++) {
-        const es_linear *linear = &executor->plan.linears[region->first + i];
-        forms |= 1 << es_weight_activation(executor->plan.weights[linear->weight]->type);
-        if (linear->up_weight >= 0) {
-            forms |= 1 << es_weight_activation(executor->plan.weights[linear->up_weight]->type);
-        }
+        forms |= es_forms_of(executor, &executor->plan.linears[region->first + i]);
     }
     return forms;
 }
 
-static void prepare_row(const linear_context *c, es_prepared *into, int64_t row) {
+static void prepare_row(const linear_context *c, const es_prepared *into, int64_t row) {
     const es_executor *executor = c->executor;
-    const es_kernels *kernels = executor->kernels;
-    const int64_t stride = executor->widest_input;
     const float *x = es_slot_row(executor, c->region->x, row);
     if (c->region->norm >= 0) {
-        float *normed = into->x + row * stride;
-        kernels->rms_norm(x, executor->plan.vectors[c->region->norm].data, c->n_cols,
-                          c->region->norm_epsilon, normed);
+        float *normed = into->x + row * into->stride;
+        executor->kernels->rms_norm(x, executor->plan.vectors[c->region->norm].data, c->n_cols,
+                                    c->region->norm_epsilon, normed);
         x = normed;
-    } else if (c->forms & 1 << ES_ACT_F32) {
-        kernels->scale(x, 1.0f, c->n_cols, into->x + row * stride);
     }
-    if (c->forms & 1 << ES_ACT_Q32) {
-        kernels->quantize_32(x, c->n_cols, into->q32 + row * stride, into->d32 + row * stride / 32,
-                             into->s32 + row * stride / 32);
-    }
-    if (c->forms & 1 << ES_ACT_Q256) {
-        kernels->quantize_256(x, c->n_cols, into->q256 + row * stride,
-                              into->d256 + row * stride / 256, into->sums256 + row * stride / 16);
-    }
+    es_prepare(executor->kernels, x, c->n_cols, c->forms, into, row);
 }
 
 static void prepare_units(void *context, int64_t first, int64_t end, int32_t worker) {
@@ -53,26 +38,6 @@ static void prepare_units(void *context, int64_t first, int64_t end, int32_t wor
     for (int64_t row = first; row < end; row++) {
         prepare_row(c, &c->executor->shared, row);
     }
-}
-
-// The input as `kind` of weight reads it.
-static es_activation activation(const es_executor *executor, const es_prepared *input,
-                                es_activation_kind kind) {
-    const int64_t stride = executor->widest_input;
-    if (kind == ES_ACT_Q256) {
-        return (es_activation){.q = input->q256,
-                               .d = input->d256,
-                               .sums = input->sums256,
-                               .stride_q = stride,
-                               .stride_d = stride / 256};
-    }
-    return (es_activation){.x = input->x,
-                           .q = input->q32,
-                           .d = input->d32,
-                           .s = input->s32,
-                           .stride_x = stride,
-                           .stride_q = stride,
-                           .stride_d = stride / 32};
 }
 
 static const es_prepared *worker_input(const linear_context *c, int32_t worker) {
@@ -94,7 +59,7 @@ static void product(const linear_context *c, const es_prepared *input, int32_t w
                     int32_t bias, const es_linear *linear, int64_t first, float *out, int64_t ld) {
     const es_executor *executor = c->executor;
     const es_weight *weight = executor->plan.weights[weight_index];
-    const es_activation a = activation(executor, input, es_weight_activation(weight->type));
+    const es_activation a = es_prepared_rows(input, weight->type, 0);
     int64_t n = weight->n_rows - first;
     n = n < linear->unit_rows ? n : linear->unit_rows;
     executor->kernels->matmul(weight, first / ES_LANES, (n + ES_LANES - 1) / ES_LANES, &a,

@@ -5,7 +5,7 @@
 #include "kernels/kernels.h"
 #include "kernels/weight.h"
 
-enum { MAX_WIDTH = 1 << 24, MAX_ROWS = 1 << 16 };
+enum { MAX_WIDTH = 1 << 24, MAX_ROWS = 1 << 16, MAX_EXPERTS = 1 << 14 };
 
 static int within(int32_t index, int32_t n) { return index >= 0 && index < n; }
 
@@ -81,6 +81,11 @@ static int stores_heads(const es_plan *plan, const es_row_op *op, int key) {
     return plan->slot_widths[op->a] == times(cache->n_kv_heads, size);
 }
 
+// Of a slot that holds a route: ids, then weights. 0 where it holds something else.
+static int32_t n_used(const es_plan *plan, int32_t route) {
+    return plan->slot_widths[route] % 2 == 0 ? plan->slot_widths[route] / 2 : 0;
+}
+
 static int row_op_is_valid(const es_plan *plan, const es_row_op *op) {
     switch (op->kind) {
     case ES_ROW_EMBED:
@@ -103,6 +108,14 @@ static int row_op_is_valid(const es_plan *plan, const es_row_op *op) {
     case ES_ROW_GATE:
         return same_width(plan, op->a, op->out) && same_width(plan, op->b, op->out) &&
                within(op->index, ES_GATE_RELU_SQUARED + 1);
+    case ES_ROW_MOE_ROUTE:
+        return slot(plan, op->a) && slot(plan, op->out) && n_used(plan, op->out) >= 1 &&
+               n_used(plan, op->out) <= plan->slot_widths[op->a] &&
+               plan->slot_widths[op->a] <= MAX_EXPERTS;
+    case ES_ROW_MOE_SUM:
+        return slot(plan, op->a) && slot(plan, op->b) && slot(plan, op->out) &&
+               n_used(plan, op->b) >= 1 &&
+               plan->slot_widths[op->a] == times(n_used(plan, op->b), plan->slot_widths[op->out]);
     case ES_ROW_SELECT:
     case ES_ROW_SCALE:
     case ES_ROW_SOFT_CAP:
@@ -168,6 +181,55 @@ static int linear_is_valid(const es_plan *plan, const es_region *region, const e
     return epilogue_is_valid(plan, linear, weight->n_rows);
 }
 
+// What wrote a slot last before region `end`: a route among the region's experts, of its rows?
+// Anything else there could send rows to experts that do not exist.
+static int holds_route(const es_plan *plan, int64_t end) {
+    const es_region *reader = &plan->regions[end];
+    for (int64_t i = end - 1; i >= 0; i--) {
+        const es_region *region = &plan->regions[i];
+        for (int64_t j = (int64_t)region->first + region->count - 1; j >= region->first; j--) {
+            if (region->kind == ES_REGION_ROWS && plan->row_ops[j].out == reader->route) {
+                const es_row_op *op = &plan->row_ops[j];
+                return op->kind == ES_ROW_MOE_ROUTE && region->rows == reader->rows &&
+                       plan->slot_widths[op->a] == reader->n_experts;
+            }
+            if (region->kind == ES_REGION_ATTENTION
+                    ? plan->attentions[j].out == reader->route
+                    : region->kind != ES_REGION_ROWS && plan->linears[j].out == reader->route) {
+                return 0;
+            }
+        }
+    }
+    return 0;
+}
+
+static int experts_are_valid(const es_plan *plan, const es_region *region, int64_t index) {
+    const es_linear *linear = &plan->linears[region->first];
+    if (!slot(plan, region->x) || !slot(plan, region->route) || region->n_experts < 1 ||
+        !within(linear->weight, plan->n_weights) || !slot(plan, linear->out) ||
+        linear->out == region->x || linear->out == region->route || linear->bias != -1 ||
+        linear->scale != 1.0f || linear->up_bias != -1 || linear->head_norm != -1 ||
+        linear->rope != -1 || linear->store_key != -1 || linear->store_value != -1 ||
+        linear->residual != -1 || linear->unit_rows < ES_LANES ||
+        linear->unit_rows % ES_LANES != 0) {
+        return 0;
+    }
+    const es_weight *weight = plan->weights[linear->weight];
+    const int32_t used = n_used(plan, region->route), width = plan->slot_widths[region->x];
+    if (weight->n_rows % times(region->n_experts, ES_LANES) != 0 ||
+        (width != weight->n_cols && width != used * weight->n_cols) ||
+        plan->slot_widths[linear->out] != used * (weight->n_rows / region->n_experts)) {
+        return 0;
+    }
+    if (linear->up_weight != -1 && (!within(linear->up_weight, plan->n_weights) ||
+                                    !within(linear->gate, ES_GATE_RELU_SQUARED + 1) ||
+                                    plan->weights[linear->up_weight]->n_rows != weight->n_rows ||
+                                    plan->weights[linear->up_weight]->n_cols != weight->n_cols)) {
+        return 0;
+    }
+    return holds_route(plan, index);
+}
+
 static int attention_is_valid(const es_plan *plan, const es_attention *attention) {
     if (!slot(plan, attention->q) || !slot(plan, attention->out) ||
         !within(attention->cache, plan->n_caches) || attention->n_heads < 1 ||
@@ -181,7 +243,8 @@ static int attention_is_valid(const es_plan *plan, const es_attention *attention
            (attention->sinks == -1 || vector_of(plan, attention->sinks, attention->n_heads));
 }
 
-static int region_is_valid(const es_plan *plan, const es_region *region) {
+static int region_is_valid(const es_plan *plan, int64_t index) {
+    const es_region *region = &plan->regions[index];
     if (region->first < 0 || region->count < 1 || !within(region->rows, ES_ROWS_LOGITS + 1)) {
         return 0;
     }
@@ -208,6 +271,9 @@ static int region_is_valid(const es_plan *plan, const es_region *region) {
             }
         }
         return 1;
+    case ES_REGION_EXPERTS:
+        return region->count == 1 && end <= plan->n_linears &&
+               experts_are_valid(plan, region, index);
     case ES_REGION_ATTENTION:
         return region->count == 1 && end <= plan->n_attentions && region->rows == ES_ROWS_TOKENS &&
                attention_is_valid(plan, &plan->attentions[region->first]);
@@ -226,7 +292,7 @@ es_status es_plan_check(const es_plan *plan) {
         return ES_ERR_RANGE;
     }
     for (int32_t i = 0; i < plan->n_regions; i++) {
-        if (!region_is_valid(plan, &plan->regions[i])) {
+        if (!region_is_valid(plan, i)) {
             return ES_ERR_RANGE;
         }
     }

@@ -127,6 +127,12 @@ static void run_op(es_executor *executor, const es_row_op *op, int64_t row) {
         kernels->soft_cap(es_slot_row(executor, op->a, row), op->factor, width,
                           es_slot_row(executor, op->out, row));
         break;
+    case ES_ROW_MOE_ROUTE:
+        es_route(executor, op, row);
+        break;
+    case ES_ROW_MOE_SUM:
+        es_sum_experts(executor, op, row);
+        break;
     default:
         gate(executor, op, row);
         break;

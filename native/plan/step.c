@@ -89,6 +89,9 @@ static void run_region(es_executor *executor, const es_region *region) {
     case ES_REGION_LINEAR:
         es_run_linear(executor, region);
         break;
+    case ES_REGION_EXPERTS:
+        es_run_experts(executor, region);
+        break;
     default:
         es_run_attention(executor, region);
         break;

@@ -87,6 +87,8 @@ static const layout_entry layout[] = {
     {"es_region.x", (int64_t)offsetof(es_region, x)},
     {"es_region.norm", (int64_t)offsetof(es_region, norm)},
     {"es_region.norm_epsilon", (int64_t)offsetof(es_region, norm_epsilon)},
+    {"es_region.route", (int64_t)offsetof(es_region, route)},
+    {"es_region.n_experts", (int64_t)offsetof(es_region, n_experts)},
     {"es_rope", (int64_t)sizeof(es_rope)},
     {"es_rope.frequencies", (int64_t)offsetof(es_rope, frequencies)},
     {"es_rope.n_pairs", (int64_t)offsetof(es_rope, n_pairs)},

@@ -309,6 +309,105 @@ static void check_attention(es_kv_type type) {
     check_span(type, 17, 30, 5.0f);
 }
 
+// The largest of `logits` that is not chosen yet, of equals the first.
+static int next_expert(const float *logits, int n_experts, const int *is_chosen) {
+    int best = -1;
+    for (int id = 0; id < n_experts; id++) {
+        if (!is_chosen[id] && (best < 0 || logits[id] > logits[best])) {
+            best = id;
+        }
+    }
+    return best;
+}
+
+// Logits of few values have many equals.
+static void check_route(int n_experts, int n_used, int is_normalised, float factor) {
+    float logits[MOST], out[2 * MOST], chosen[MOST], all[16] = {0}, ranks[16] = {0};
+    int is_chosen[MOST] = {0};
+    random_source source = {(uint64_t)(n_experts * MOST + n_used)};
+    for (int i = 0; i < n_experts; i++) {
+        logits[i] = 0.7f * (float)random_below(&source, n_experts);
+    }
+    const int32_t widths[] = {n_experts, 2 * n_used};
+    float *slots[] = {logits, out};
+    int64_t strides[] = {MOST, 2 * MOST};
+    const es_executor executor = {
+        .kernels = k, .plan = {.slot_widths = widths}, .slots = slots, .strides = strides};
+    const es_row_op op = {
+        .kind = ES_ROW_MOE_ROUTE, .out = 1, .a = 0, .index = is_normalised, .factor = factor};
+    es_route(&executor, &op, 0);
+    const float largest = logits[next_expert(logits, n_experts, is_chosen)];
+    for (int id = 0; id < n_experts; id++) {
+        all[id % 16] += exp_of(logits[id] - largest);
+    }
+    for (int rank = 0; rank < n_used; rank++) {
+        const int id = next_expert(logits, n_experts, is_chosen);
+        CHECK(out[rank] == (float)id, "expert %d of %d has rank %d", id, n_experts, rank);
+        is_chosen[id] = 1;
+        chosen[rank] = exp_of(logits[id] - largest);
+        ranks[rank % 16] += chosen[rank];
+    }
+    const float total = is_normalised ? tree(ranks) : tree(all);
+    for (int rank = 0; rank < n_used; rank++) {
+        const float weight = chosen[rank] / total * factor;
+        CHECK(same(&out[n_used + rank], &weight, sizeof weight), "weight of rank %d", rank);
+    }
+}
+
+// Whatever comes in, different experts go out: others would leave their memory.
+static void check_route_of_anything(int n_experts, int n_used) {
+    float logits[MOST], out[2 * MOST];
+    int is_chosen[MOST] = {0};
+    random_source source = {(uint64_t)(n_experts + n_used)};
+    random_floats(&source, SPECIAL, n_experts, logits);
+    for (int i = 0; i < n_experts; i += 3) {
+        logits[i] = NAN;
+    }
+    const int32_t widths[] = {n_experts, 2 * n_used};
+    float *slots[] = {logits, out};
+    int64_t strides[] = {MOST, 2 * MOST};
+    const es_executor executor = {
+        .kernels = k, .plan = {.slot_widths = widths}, .slots = slots, .strides = strides};
+    es_route(&executor, &(es_row_op){.out = 1, .a = 0, .index = 1, .factor = 1.0f}, 0);
+    for (int rank = 0; rank < n_used; rank++) {
+        const int id = (int)out[rank];
+        CHECK(id >= 0 && id < n_experts && !is_chosen[id], "expert %d twice or nowhere", id);
+        is_chosen[id < 0 || id >= n_experts ? 0 : id] = 1;
+    }
+}
+
+static void check_sum_experts(int n_used, int width) {
+    float runs[MOST], route[2 * MOST] = {0}, out[MOST];
+    random_source source = {(uint64_t)width};
+    random_floats(&source, TAME, n_used * width, runs);
+    random_floats(&source, TAME, n_used, route + n_used);
+    const int32_t widths[] = {n_used * width, 2 * n_used, width};
+    float *slots[] = {runs, route, out};
+    int64_t strides[] = {MOST, 2 * MOST, MOST};
+    const es_executor executor = {
+        .kernels = k, .plan = {.slot_widths = widths}, .slots = slots, .strides = strides};
+    es_sum_experts(&executor, &(es_row_op){.out = 2, .a = 0, .b = 1}, 0);
+    for (int i = 0; i < width; i++) {
+        float expected = 0.0f;
+        for (int rank = 0; rank < n_used; rank++) {
+            expected = fmaf(runs[rank * width + i], route[n_used + rank], expected);
+        }
+        CHECK(same(&out[i], &expected, sizeof expected), "element %d of a sum of experts", i);
+    }
+}
+
+static void check_experts(void) {
+    static const int sizes[][2] = {{1, 1}, {2, 1}, {8, 2}, {17, 17}, {128, 8}, {300, 40}};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        check_route(sizes[i][0], sizes[i][1], 0, 1.0f);
+        check_route(sizes[i][0], sizes[i][1], 1, 1.0f);
+        check_route(sizes[i][0], sizes[i][1], 1, 2.5f);
+        check_route_of_anything(sizes[i][0], sizes[i][1]);
+    }
+    check_sum_experts(1, 16);
+    check_sum_experts(8, 70);
+}
+
 int main(void) {
     k = es_kernels_select(NULL);
     for (int n = 1; n <= MOST; n += n < 70 ? 1 : 53) {
@@ -317,6 +416,7 @@ int main(void) {
         check_rope(n / 2);
     }
     check_rope_tables();
+    check_experts();
     check_quantize(32);
     check_quantize(256);
     check_attention(ES_KV_F16);

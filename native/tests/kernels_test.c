@@ -98,6 +98,13 @@ static void run_scale(const es_kernels *k, random_source *source, float_kind kin
     put_floats(out, row.out, n + GUARD);
 }
 
+static void run_add_scaled(const es_kernels *k, random_source *source, float_kind kind, int64_t n,
+                           record *out) {
+    draw_row(source, kind, n);
+    k->add_scaled(row.a, -0.7f, n, row.b);
+    put_floats(out, row.b, n + GUARD);
+}
+
 static void run_soft_cap(const es_kernels *k, random_source *source, float_kind kind, int64_t n,
                          record *out) {
     draw_row(source, kind, n);
@@ -364,6 +371,7 @@ static const struct {
     {"rms_norm", run_rms_norm},
     {"add", run_add},
     {"scale", run_scale},
+    {"add_scaled", run_add_scaled},
     {"gated_silu", run_gated_silu},
     {"gated_gelu_tanh", run_gated_gelu_tanh},
     {"gated_relu_squared", run_gated_relu_squared},

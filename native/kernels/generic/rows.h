@@ -157,6 +157,12 @@ static void scale(const float *x, float factor, int64_t n, float *out) {
     }
 }
 
+static void add_scaled(const float *x, float factor, int64_t n, float *out) {
+    for (int64_t i = 0; i < n; i += 16) {
+        store_at(out, i, n, f32_fma(load_at(x, i, n), f32_splat(factor), load_at(out, i, n)));
+    }
+}
+
 static void gated_silu(const float *gate, const float *up, int64_t n, float *out) {
     for (int64_t i = 0; i < n; i += 16) {
         store_at(out, i, n, f32_mul(f32_silu(load_at(gate, i, n)), load_at(up, i, n)));

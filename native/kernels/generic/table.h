@@ -21,6 +21,7 @@ static const es_kernels table = {
     .rope_halves = rope_halves,
     .add = add,
     .scale = scale,
+    .add_scaled = add_scaled,
     .gated_silu = gated_silu,
     .gated_gelu_tanh = gated_gelu_tanh,
     .gated_relu_squared = gated_relu_squared,
