@@ -133,9 +133,12 @@ def load_model(
     defaults = sampling_defaults(file.metadata, resolved.entry)
     limits, num_blocks = _size(plan, options)
     with TensorReader(file) as tensors, ThreadPoolExecutor(1, "edgeserve-load") as thread:
-        # Weights are read and repacked in C while Python makes the tokenizer and the template.
+        # Weights are read and repacked in C while Python makes the tokenizer and the template:
+        # not sooner, or lowering the plan would wait for the GIL until the tokenizer is there.
         loading = thread.submit(_runner, plan, tensors, num_blocks, options, config)
+        loading.add_done_callback(lambda _: tensors.load_began.set())
         try:
+            tensors.load_began.wait()
             tokenizer = build_tokenizer(file.metadata)
             template = _template(file.metadata, tokenizer, options.chat_template)
             runner = loading.result()

@@ -29,6 +29,7 @@ from edgeserve.loader.tensors import TensorReader
 from edgeserve.plan.ops import Plan
 from edgeserve.runner.native_runner import NativeRunner
 from edgeserve.runner.oracle_runner import OracleRunner
+from edgeserve.text.tokenizer import Tokenizer, build_tokenizer
 from edgeserve.types import Metadata
 
 from .tiny_models import write_tiny_model
@@ -243,6 +244,7 @@ def test_weights_are_not_waited_for_when_the_tokenizer_fails(
     ended: list[AbortedError] = []
 
     def endless(_plan: Plan, tensors: TensorReader, **_: object) -> None:
+        tensors.load_weights([], 1)
         try:
             while True:
                 tensors.read("token_embd.weight")
@@ -255,6 +257,27 @@ def test_weights_are_not_waited_for_when_the_tokenizer_fails(
     with pytest.raises(TokenizerError, match="eot_token_id: is 1048576"):
         load(write_tiny_model(tmp_path / "m.gguf", "llama", metadata=metadata))
     assert len(ended) == 1
+
+
+def test_the_tokenizer_is_made_while_weights_are_read(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each waits for the other to have begun: in any other order one would wait in vain."""
+    tokenizing = threading.Event()
+    load_weights, make_tokenizer = TensorReader.load_weights, build_tokenizer
+
+    def load_slowly(reader: TensorReader, wanted: Sequence[WeightRows], threads: int) -> None:
+        load_weights(reader, wanted, threads)
+        assert tokenizing.wait(30)
+
+    def note(metadata: Metadata) -> Tokenizer:
+        tokenizing.set()
+        return make_tokenizer(metadata)
+
+    monkeypatch.setattr(TensorReader, "load_weights", load_slowly)
+    monkeypatch.setattr("edgeserve.build.build_tokenizer", note)
+    load(path).engine.close()
+    assert tokenizing.is_set()
 
 
 def test_error_of_the_weights_is_the_loads(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

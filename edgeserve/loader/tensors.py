@@ -10,7 +10,7 @@ import math
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from threading import Lock
+from threading import Event, Lock
 from types import TracebackType
 
 import numpy as np
@@ -50,6 +50,8 @@ class TensorReader:
         self._descriptors: list[int] = []
         self._cancelled = np.zeros(1, np.int32)  # C looks at it
         self._loading = Lock()
+        self.load_began = Event()
+        """Set once a load is in C, where it needs no GIL."""
         try:
             for path, num_bytes in zip(model.paths, model.file_bytes, strict=True):
                 self._descriptors.append(_open_unchanged(path, num_bytes))
@@ -108,6 +110,7 @@ class TensorReader:
         """
         with self._loading:
             places = [self._place(rows) for rows in wanted]
+            self.load_began.set()
             fault = load_weights(places, num_threads, self._cancelled)
         if fault is not None:
             raise self._error_of(fault, self.info(wanted[fault.place].tensor))
