@@ -3,8 +3,7 @@
 #ifndef ES_KERNELS_AVX512_DOT_H
 #define ES_KERNELS_AVX512_DOT_H
 
-#include <string.h>
-
+#include "kernels/avx512/memory_dot.h"
 #include "kernels/avx512/simd.h"
 
 enum {
@@ -47,12 +46,10 @@ SIMD sums sums_zero(void) { return _mm512_setzero_si512(); }
 
 // Adds line w times quad t of q.
 SIMD sums sums_add(sums s, line w, const int8_t *q, int t, int largest) {
-    int32_t quad;
-    memcpy(&quad, q + 4 * t, sizeof quad);
     if (largest == 0) {
         w = _mm512_xor_si512(w, _mm512_set1_epi8((char)0x80));
     }
-    return _mm512_dpbusd_epi32(s, w, _mm512_set1_epi32(quad));
+    return dot_quad(s, w, q + 4 * t);
 }
 
 // total + the sums; total + scale * the sums.
@@ -74,9 +71,7 @@ SIMD i32x16 pairs_scale(i32x16 pairs, int odd) {
 
 // total + first of pair * q[0] + second of pair * q[1]
 SIMD i32x16 pairs_dot(i32x16 total, i32x16 pairs, const int16_t *q) {
-    int32_t two;
-    memcpy(&two, q, sizeof two);
-    return _mm512_dpwssd_epi32(total, pairs, _mm512_set1_epi32(two));
+    return dot_pair(total, pairs, q);
 }
 
 SIMD i32x16 u8_load(const uint8_t *p) {
