@@ -95,3 +95,16 @@ def make_engine(
     limits = EngineLimits(max_model_len, max_num_batched_tokens, max_num_seqs)
     index = PrefixIndex(b"", BLOCK_SIZE) if prefix_caching else None
     return Engine(runner, tokenizer or tiny_tokenizer(), limits, SamplingDefaults(), clock, index)
+
+
+def poison_reused_blocks(engine: Engine) -> None:
+    """From now on a block that somebody gets holds NaN, so that what is read was written before."""
+    runner, cache = engine._runner, engine._cache  # pyright: ignore[reportPrivateUsage]
+    for group, pool in enumerate(cache._pools):  # pyright: ignore[reportPrivateUsage]
+
+        def take(count: int, take: Callable[[int], list[int]] = pool.take, group: int = group):
+            taken = take(count)
+            runner.write_blocks(group, taken, b"\xff" * (count * runner.block_bytes(group)))
+            return taken
+
+        pool.take = take  # type: ignore[method-assign]

@@ -1,8 +1,9 @@
 """The law: a request's answer is its own, whoever else is there and however its prompt is cut.
 
 Compared with ==: tokens, texts, logprobs, finish reasons; alone, among others, in chunks, when
-preempted; greedy and with a seed. First over a runner that computes nothing, where schedules are
-many and random, then over tiny models on each executor.
+preempted, with prefixes found, forked, evicted and never kept; greedy and with a seed. First over a
+runner that computes nothing, where schedules are many and random, then over tiny models on each
+executor. Reused blocks hold NaN.
 """
 
 from __future__ import annotations
@@ -20,7 +21,13 @@ from edgeserve.config import Config
 from edgeserve.engine.engine import Engine
 from edgeserve.types import CompletionOutput, RequestOutput, SamplingParams
 
-from .engine_harness import VOCAB_SIZE, Harness, make_engine, tiny_tokenizer
+from .engine_harness import (
+    VOCAB_SIZE,
+    Harness,
+    make_engine,
+    poison_reused_blocks,
+    tiny_tokenizer,
+)
 from .fake_runner import FakeRunner, hashed_logits
 from .tiny_models import write_tiny_model
 
@@ -92,9 +99,14 @@ sampling = st.builds(
     prompt_logprobs=st.sampled_from([None, 0, 2]),
     skip_special_tokens=st.booleans(),
 )
+beginnings = st.tuples(
+    st.sampled_from([range(100, 160), range(160, 220), [*range(100, 132), *range(3, 30)]]),
+    st.integers(0, 60),
+    st.lists(tokens, min_size=1, max_size=12),
+).map(lambda parts: tuple([*parts[0][: parts[1]], *parts[2]][:60]))
 asks = st.builds(
     Ask,
-    prompt=st.lists(tokens, min_size=1, max_size=60).map(tuple),
+    prompt=st.one_of(beginnings, beginnings, st.lists(tokens, min_size=1, max_size=60).map(tuple)),
     params=sampling,
     seed=st.sampled_from([0, 1, 2**64 - 1]),
     pause=st.integers(0, 4),
@@ -113,15 +125,23 @@ def uneven_clock() -> Callable[[], float]:
     return clock
 
 
-def fake_engine(num_blocks: int, batched: int, seqs: int = 64) -> Engine:
-    return make_engine(
-        FakeRunner(hashed_logits(VOCAB_SIZE, spread=3.0), num_blocks=num_blocks, num_groups=2),
+def fake_engine(
+    num_blocks: int, batched: int, seqs: int = 64, *, prefix_caching: bool = False
+) -> Engine:
+    runner = FakeRunner(
+        hashed_logits(VOCAB_SIZE, spread=3.0), num_blocks=num_blocks, windows=(24, 5)
+    )
+    engine = make_engine(
+        runner,
         max_model_len=CONTEXT,
         max_num_batched_tokens=batched,
         max_num_seqs=seqs,
         tokenizer=TOKENIZER,
         clock=uneven_clock(),
+        prefix_caching=prefix_caching,
     )
+    poison_reused_blocks(engine)
+    return engine
 
 
 @settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow])
@@ -129,13 +149,17 @@ def fake_engine(num_blocks: int, batched: int, seqs: int = 64) -> Engine:
     st.lists(asks, min_size=1, max_size=5),
     st.sampled_from([1, 2, 7, 32, 512]),
     st.sampled_from([1, 2, 64]),
-    st.sampled_from([6, 9, 400]),
+    st.sampled_from([6, 9, 60]),
+    st.booleans(),
 )
-def test_answers_do_not_depend_on_the_schedule(
-    schedule: list[Ask], batched: int, seqs: int, num_blocks: int
+def test_answers_do_not_depend_on_the_schedule_or_on_what_is_cached(
+    schedule: list[Ask], batched: int, seqs: int, num_blocks: int, prefix_caching: bool
 ) -> None:
-    together = answers_together(fake_engine(num_blocks, batched, seqs), schedule)
-    assert together == [answer_alone(fake_engine(400, 512), ask) for ask in schedule]
+    alone = [answer_alone(fake_engine(60, 512), ask) for ask in schedule]
+    engine = fake_engine(num_blocks, batched, seqs, prefix_caching=prefix_caching)
+    assert answers_together(engine, schedule) == alone
+    if prefix_caching:
+        assert answers_together(engine, schedule[::-1]) == alone[::-1]
 
 
 @settings(deadline=None, max_examples=12)
@@ -144,8 +168,8 @@ def test_asking_for_logprobs_changes_no_token(
     ask: Ask, logprobs: int | None, prompt_logprobs: int | None
 ) -> None:
     asked = replace(ask.params, logprobs=logprobs, prompt_logprobs=prompt_logprobs)
-    first = answer_alone(fake_engine(400, 512), ask)
-    second = answer_alone(fake_engine(400, 512), replace(ask, params=asked))
+    first = answer_alone(fake_engine(60, 512), ask)
+    second = answer_alone(fake_engine(60, 512), replace(ask, params=asked))
     for a, b in zip(first.outputs, second.outputs, strict=True):
         assert (a.text, a.token_ids, a.finish_reason) == (b.text, b.token_ids, b.finish_reason)
 
@@ -153,10 +177,10 @@ def test_asking_for_logprobs_changes_no_token(
 @settings(deadline=None, max_examples=12)
 @given(asks)
 def test_choice_is_what_its_seed_alone_gives(ask: Ask) -> None:
-    whole = answer_alone(fake_engine(400, 512), ask)
+    whole = answer_alone(fake_engine(60, 512), ask)
     for choice in whole.outputs:
         one = replace(ask, params=replace(ask.params, n=1), seed=choice.seed)
-        (lone,) = answer_alone(fake_engine(400, 512), one).outputs
+        (lone,) = answer_alone(fake_engine(60, 512), one).outputs
         assert replace(lone, index=choice.index) == choice
 
 
@@ -224,8 +248,9 @@ def block_bytes(path: Path, device: str, open_engine: Callable[..., Engine]) -> 
 def lone_answers(
     request: pytest.FixtureRequest, model_path: Path, open_engine: Callable[..., Engine]
 ) -> tuple[str, list[RequestOutput]]:
-    """The device, and what each request answers alone there, its prompt in one piece."""
-    engine = open_engine(model_path, device=request.param)
+    """The device, and what each request answers alone there, its prompt in one piece, computed
+    whole."""
+    engine = open_engine(model_path, device=request.param, prefix_caching=False)
     answers = [answer_alone(engine, ask) for ask in SCHEDULE]
     engine.close()
     return request.param, answers
@@ -240,7 +265,13 @@ def test_model_answers_the_same_among_others_and_in_chunks(
 ) -> None:
     device, alone = lone_answers
     engine = open_engine(model_path, device=device, max_num_batched_tokens=batched)
+    poison_reused_blocks(engine)
     assert answers_together(engine, SCHEDULE) == alone
+    cold = replace(engine.cache_counts)
+    assert (min(cold.forked, cold.copied) > 0) == (batched > 1)  # alone, a choice waits
+    # Warm: among prompts that came back some are found whole, and some in part.
+    assert answers_together(engine, SCHEDULE[::-1]) == alone[::-1]
+    assert engine.cache_counts.hit > cold.hit
     engine.close()
 
 
@@ -252,13 +283,63 @@ def test_model_answers_the_same_when_preempted(
     device, alone = lone_answers
     room = (CONTEXT // 16) * block_bytes(model_path, device, open_engine)
     engine = open_engine(model_path, device=device, kv_cache_memory=room)
+    poison_reused_blocks(engine)
     preempted: list[int] = []
     scheduler = engine._scheduler  # pyright: ignore[reportPrivateUsage]
     preempt = scheduler._preempt  # pyright: ignore[reportPrivateUsage]
     scheduler._preempt = lambda s: (preempted.append(s.index), preempt(s))[1]  # type: ignore[method-assign]
     assert answers_together(engine, SCHEDULE) == alone
     assert preempted, "the pool was large enough: this proves nothing"
+    assert answers_together(engine, SCHEDULE) == alone
+    counts = engine.cache_counts
+    assert min(counts.hit, counts.forked, counts.copied, counts.evicted) > 0
+    assert (counts.behind > 0) == (len(scheduler._cache.new_tables().groups) > 1)  # pyright: ignore[reportPrivateUsage]
     engine.close()
+
+
+CHAT = SamplingParams(temperature=1.0, max_tokens=8, ignore_eos=True, logprobs=1)
+
+
+def chat(engine: Engine) -> list[tuple[RequestOutput, int]]:
+    """Three turns of a chat, the second one again with another question, and the third again:
+    each answer, and how much of its prompt was found."""
+    answers: list[tuple[RequestOutput, int]] = []
+
+    def turn(prompt: tuple[int, ...]) -> tuple[int, ...]:
+        bench = Harness(engine)
+        bench.add("turn", prompt, CHAT, seed=len(prompt))
+        bench.run()
+        answers.append((bench.answer("turn"), bench.outputs["turn"].num_cached_tokens))
+        return (*prompt, *answers[-1][0].outputs[0].token_ids)
+
+    first = turn(tuple(range(100, 140)))
+    second = turn((*first, *range(40, 48)))
+    third = (*second, *range(48, 56))
+    turn(third)
+    turn((*first, *range(60, 68)))
+    turn(third)
+    return answers
+
+
+def test_chat_finds_its_earlier_turns_and_answers_the_same_also_when_it_branches(
+    model_path: Path,
+    lone_answers: tuple[str, list[RequestOutput]],
+    open_engine: Callable[..., Engine],
+) -> None:
+    device, _ = lone_answers
+    engines = [
+        open_engine(model_path, device=device, prefix_caching=prefix_caching)
+        for prefix_caching in (True, False)
+    ]
+    poison_reused_blocks(engines[0])
+    found, whole = (chat(engine) for engine in engines)
+    assert [answer for answer, _ in found] == [answer for answer, _ in whole]
+    # Prompts of 40, 56, 72, 56 and 72 tokens: full blocks of what was computed before. The last
+    # token of an answer never is, and the last of a prompt always.
+    assert [num_cached for _, num_cached in found] == [0, 32, 48, 48, 64]
+    assert {num_cached for _, num_cached in whole} == {0}
+    for engine in engines:
+        engine.close()
 
 
 def test_model_answers_the_same_with_any_number_of_threads(
