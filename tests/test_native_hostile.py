@@ -30,6 +30,7 @@ from edgeserve.loader.gguf import ModelFile, read_gguf
 from edgeserve.loader.tensors import TensorReader
 from edgeserve.models import build_plan
 from edgeserve.runner.batch import BLOCK_SIZE, Batch, RowGroup
+from edgeserve.runner.kv_types import KV_TYPES
 from edgeserve.runner.native_runner import (
     NativeRunner,
     _PlanWriter,  # pyright: ignore[reportPrivateUsage]
@@ -39,6 +40,7 @@ from .test_native_runner import NUM_BLOCKS, SETS, Setup, open_runner, poison
 from .test_oracle import MODELS, Timeline, tokens
 from .tiny_models import write_tiny_model
 
+F16 = KV_TYPES["f16"]
 SECONDS = 60
 MAX_ROWS = 64
 
@@ -414,7 +416,7 @@ def test_a_spoiled_plan_is_refused_or_computes_something(
     file = model_of(name)
     source = random.Random(name)
     with TensorReader(file) as tensors:
-        writer = _PlanWriter(build_plan(file.metadata, file.tensors), tensors, fuse, 32, 1)
+        writer = _PlanWriter(build_plan(file.metadata, file.tensors), tensors, fuse, 32, 1, F16)
     plan = writer.finish()
     outcomes = [try_plan(spoil(spoil(plan, source), source)) for _ in range(150)]
     for weight in writer.weights:
@@ -445,7 +447,7 @@ def test_rows_go_to_no_experts_but_those_of_their_route(
     """A slot that holds anything else, or another region's rows, would name any memory."""
     file = model_of("qwen3moe")
     with TensorReader(file) as tensors:
-        writer = _PlanWriter(build_plan(file.metadata, file.tensors), tensors, True, 32, 1)
+        writer = _PlanWriter(build_plan(file.metadata, file.tensors), tensors, True, 32, 1, F16)
     plan = writer.finish()
     assert try_plan(plan)
     experts = next(i for i, region in enumerate(plan.regions) if region["kind"] == 3)
