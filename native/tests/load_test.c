@@ -13,7 +13,8 @@ enum { N_TYPES_MOST = 32, GAP = 5 };
 
 // A file of weights, bytes and all, and the weights that filling makes of them.
 typedef struct {
-    int file;
+    FILE *stream;
+    int file; // its descriptor
     int32_t n;
     es_weight_place places[2 * N_TYPES_MOST]; // not loaded yet
     es_weight *filled[2 * N_TYPES_MOST];
@@ -51,11 +52,9 @@ static void add_weight(test_file *f, const es_type_info *info, int64_t n_rows, i
 
 // Of every type one weight that is less than a piece, and one that is several.
 static test_file make_file(void) {
-    test_file f = {.file = -1};
-    char path[] = "load_test_XXXXXX";
-    f.file = mkstemp(path);
-    need(f.file >= 0, "mkstemp");
-    unlink(path);
+    test_file f = {.stream = tmpfile()};
+    need(f.stream != NULL, "tmpfile");
+    f.file = fileno(f.stream);
     es_type_info info;
     for (int32_t i = 0; es_type_at(i, &info) == ES_OK; i++) {
         add_weight(&f, &info, 17, 2 * info.block_elements);
@@ -69,7 +68,7 @@ static void free_file(test_file *f) {
         es_weight_free(f->places[i].weight);
         es_weight_free(f->filled[i]);
     }
-    close(f->file);
+    fclose(f->stream);
 }
 
 static void check_same(test_file *f, int32_t n_threads) {
