@@ -69,6 +69,7 @@ def num_blocks(model: LoadedModel) -> int:
         *(("max_num_batched_tokens", value) for value in (0, None, True, 65537, 2**40)),
         *(("max_num_seqs", value) for value in (0, None, False)),
         *(("chat_template", value) for value in (5, Path("file.jinja"), b"x")),
+        *(("prefix_caching", value) for value in (None, 1, "no")),
     ],
 )
 def test_option_that_is_not_allowed_is_refused_by_name(name: str, value: Any) -> None:
