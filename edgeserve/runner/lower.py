@@ -13,7 +13,6 @@ from edgeserve.errors import UnsupportedModelError
 from edgeserve.plan.ops import (
     Add,
     Attention,
-    Embed,
     Gate,
     GatedActivation,
     Linear,
@@ -33,6 +32,7 @@ from edgeserve.plan.ops import (
 )
 from edgeserve.plan.rope import RopeSpec
 from edgeserve.plan.weights import WeightView
+from edgeserve.runner.lower_rows import row_op
 from edgeserve.runner.regions import (
     AttentionRegion,
     ExpertsRegion,
@@ -175,49 +175,8 @@ class _Lowering:
 
     def _emit_row_op(self, op: Operation) -> None:
         rows = self._rows(op.out)
-        self._append_row_op(self._row_op(op, rows), rows)
+        self._append_row_op(row_op(op, lambda value: self._operand(value, rows)), rows)
         self._done.add(op.out)
-
-    def _row_op(self, op: Operation, rows: Rows) -> RowOp:
-        match op:
-            case Embed():
-                return RowOp(RowOpKind.EMBED, op.out, weight=op.weight, factor=op.scale)
-            case SelectRows():
-                return RowOp(RowOpKind.SELECT, op.out, a=op.x)
-            case RmsNorm():
-                x = self._operand(op.x, rows)
-                return RowOp(
-                    RowOpKind.RMS_NORM,
-                    op.out,
-                    a=x,
-                    weight=op.weight,
-                    group=op.group,
-                    factor=op.epsilon,
-                )
-            case Rope():
-                return RowOp(RowOpKind.ROPE, op.out, a=op.x, rope=op.spec, group=op.head_size)
-            case Add():
-                a, b = self._operand(op.a, rows), self._operand(op.b, rows)
-                return RowOp(RowOpKind.ADD, op.out, a=a, b=b)
-            case Scale():
-                x = self._operand(op.x, rows)
-                return RowOp(RowOpKind.SCALE, op.out, a=x, factor=op.factor)
-            case SoftCap():
-                x = self._operand(op.x, rows)
-                return RowOp(RowOpKind.SOFT_CAP, op.out, a=x, factor=op.cap)
-            case GatedActivation():
-                gate, up = self._operand(op.gate, rows), self._operand(op.up, rows)
-                return RowOp(RowOpKind.GATE, op.out, a=gate, b=up, gate=op.kind)
-            case MoeRoute():
-                x = self._operand(op.x, rows)
-                return RowOp(
-                    RowOpKind.MOE_ROUTE, op.out, a=x, normalised=op.normalised, factor=op.scale
-                )
-            case MoeSum():
-                x, route = self._operand(op.x, rows), self._operand(op.route, rows)
-                return RowOp(RowOpKind.MOE_SUM, op.out, a=x, b=route)
-            case Linear() | MoeLinear() | Attention():
-                raise AssertionError(f"{type(op).__name__} is no row operation")
 
     def _append_row_op(self, op: RowOp, rows: Rows) -> None:
         last = self._regions[-1] if self._regions else None
