@@ -600,3 +600,19 @@ def test_importing_the_package_costs_next_to_nothing() -> None:
 def test_package_has_no_other_names() -> None:
     with pytest.raises(AttributeError, match="no attribute 'LLMs'"):
         edgeserve.LLMs  # type: ignore[attr-defined]  # noqa: B018
+
+
+# --- what was computed before --------------------------------------------------------------------
+
+
+def test_usage_says_how_much_of_a_prompt_was_found(path: str) -> None:
+    prompt = {"prompt_token_ids": list(range(50, 90))}
+    with LLM(path) as llm:
+        outputs = [llm.generate(prompt, LONG)[0] for _ in range(2)]
+        assert [output.num_cached_tokens for output in outputs] == [0, 32]
+        assert [output.usage.cached_tokens for output in outputs] == [0, 32]
+        assert outputs[0].outputs == outputs[1].outputs
+    with LLM(path, prefix_caching=False) as llm:
+        again = [llm.generate(prompt, LONG)[0] for _ in range(2)]
+        assert [output.num_cached_tokens for output in again] == [0, 0]
+        assert again[0].outputs == again[1].outputs == outputs[0].outputs

@@ -134,6 +134,7 @@ def test_json_is_one_object_with_everything(run: Command, tiny: str) -> None:
     assert isinstance(usage, dict)
     assert isinstance(timings, dict)
     assert len(ids) == usage["completion_tokens"] == 8
+    assert usage["cached_tokens"] == 0
     assert timings["total_ms"] >= timings["first_token_ms"] > 0
 
 
