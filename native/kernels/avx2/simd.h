@@ -221,11 +221,15 @@ SIMD f32x16 i8_load(const uint8_t *p) {
                     _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(high))};
 }
 
-SIMD void i4_load(const uint8_t *p, f32x16 *low, f32x16 *high) {
-    const __m128i bytes = _mm_loadu_si128((const __m128i *)p);
-    const __m128i mask = _mm_set1_epi8(15), eight = _mm_set1_epi8(8);
-    *low = i8_widen(_mm_sub_epi8(_mm_and_si128(bytes, mask), eight));
-    *high = i8_widen(_mm_sub_epi8(_mm_and_si128(_mm_srli_epi16(bytes, 4), mask), eight));
+// Of nibbles, which are integers plus 8.
+SIMD f32x16 i4_widen(__m128i bytes) {
+    return i8_widen(_mm_sub_epi8(_mm_and_si128(bytes, _mm_set1_epi8(15)), _mm_set1_epi8(8)));
+}
+
+SIMD f32x16 i4_load_low(const uint8_t *p) { return i4_widen(_mm_loadu_si128((const __m128i *)p)); }
+
+SIMD f32x16 i4_load_high(const uint8_t *p) {
+    return i4_widen(_mm_srli_epi16(_mm_loadu_si128((const __m128i *)p), 4));
 }
 
 // --- int32 ---------------------------------------------------------------------------------------

@@ -11,26 +11,13 @@
 #include "kernels/generic/rows.h"
 #include "kernels/generic/unroll.h"
 
-// 16 tokens' elements 2i and 2i + 1 of a group of keys.
-SIMD void load_keys(const es_kv_type type, const uint8_t *group, int64_t i, f32x16 *even,
-                    f32x16 *odd) {
+// 16 integers: of keys, 16 tokens' elements 2i + half of a group; of values, elements 16 * half on
+// of token i.
+SIMD f32x16 load_integers(const es_kv_type type, const uint8_t *group, int64_t i, const int half) {
     if (type == ES_KV_Q8_0) {
-        *even = i8_load(group + 32 * i);
-        *odd = i8_load(group + 32 * i + 16);
-    } else {
-        i4_load(group + 16 * i, even, odd);
+        return i8_load(group + 32 * i + 16 * half);
     }
-}
-
-// A token's 32 elements of a group of values.
-SIMD void load_values(const es_kv_type type, const uint8_t *group, int64_t token, f32x16 *low,
-                      f32x16 *high) {
-    if (type == ES_KV_Q8_0) {
-        *low = i8_load(group + 32 * token);
-        *high = i8_load(group + 32 * token + 16);
-    } else {
-        i4_load(group + 16 * token, low, high);
-    }
+    return half == 0 ? i4_load_low(group + 16 * i) : i4_load_high(group + 16 * i);
 }
 
 // Adds n elements of a group, 32 at most, to the sums that scores[h * ES_KV_CHUNK] hold.
@@ -43,11 +30,11 @@ SIMD void score_group(const int n_heads, const es_kv_type type, const key_block 
         even[h] = odd[h] = f32_zero();
     }
     const int64_t line = es_kv_group_bytes(type) / 16; // bytes of two elements
+    const uint8_t *keys = group->keys;
     for (int64_t i = 0; 2 * i < n; i++) {
         __builtin_prefetch(group->ahead_keys + line * i);
         __builtin_prefetch(group->ahead_values + line * i);
-        f32x16 first, second;
-        load_keys(type, group->keys, i, &first, &second);
+        const f32x16 first = load_integers(type, keys, i, 0);
         UNROLL
         for (int h = 0; h < n_heads; h++) {
             even[h] = f32_fma(first, f32_splat(queries[h * stride + 2 * i]), even[h]);
@@ -55,6 +42,8 @@ SIMD void score_group(const int n_heads, const es_kv_type type, const key_block 
         if (2 * i + 1 == n) {
             break;
         }
+        FORGET(keys); // one line at a time: no registers are left for two
+        const f32x16 second = load_integers(type, keys, i, 1);
         UNROLL
         for (int h = 0; h < n_heads; h++) {
             odd[h] = f32_fma(second, f32_splat(queries[h * stride + 2 * i + 1]), odd[h]);
@@ -132,13 +121,18 @@ SIMD void add_group(const int n_heads, const es_kv_type type, const chunk_view *
         const int32_t block_end = at - at % ES_KV_BLOCK + ES_KV_BLOCK;
         const int32_t end = block_end < chunk->end ? block_end : chunk->end;
         for (; at < end; at++, weight++) {
-            f32x16 first, second;
-            load_values(type, block, at % ES_KV_BLOCK, &first, &second);
+            const f32x16 first = load_integers(type, block, at % ES_KV_BLOCK, 0);
             UNROLL
             for (int h = 0; h < n_heads; h++) {
-                const f32x16 p = f32_splat(weight[h * ES_KV_CHUNK]);
-                low[h] = f32_fma(p, first, low[h]);
-                high[h] = f32_fma(p, second, high[h]);
+                low[h] = f32_fma(f32_splat(weight[h * ES_KV_CHUNK]), first, low[h]);
+            }
+            // Reading weights again is cheaper than the registers to keep them, and two lines, in.
+            FORGET(weight);
+            FORGET(block);
+            const f32x16 second = load_integers(type, block, at % ES_KV_BLOCK, 1);
+            UNROLL
+            for (int h = 0; h < n_heads; h++) {
+                high[h] = f32_fma(f32_splat(weight[h * ES_KV_CHUNK]), second, high[h]);
             }
         }
     }

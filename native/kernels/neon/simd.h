@@ -229,12 +229,16 @@ SIMD f32x16 i8_widen(int8x16_t bytes) {
 
 SIMD f32x16 i8_load(const uint8_t *p) { return i8_widen(vreinterpretq_s8_u8(vld1q_u8(p))); }
 
-SIMD void i4_load(const uint8_t *p, f32x16 *low, f32x16 *high) {
-    const uint8x16_t bytes = vld1q_u8(p), mask = vdupq_n_u8(15);
-    const int8x16_t eight = vdupq_n_s8(8);
-    *low = i8_widen(vsubq_s8(vreinterpretq_s8_u8(vandq_u8(bytes, mask)), eight));
-    *high = i8_widen(vsubq_s8(vreinterpretq_s8_u8(vshrq_n_u8(bytes, 4)), eight));
+// Of nibbles, which are integers plus 8.
+SIMD f32x16 i4_widen(uint8x16_t nibbles) {
+    return i8_widen(vsubq_s8(vreinterpretq_s8_u8(nibbles), vdupq_n_s8(8)));
 }
+
+SIMD f32x16 i4_load_low(const uint8_t *p) {
+    return i4_widen(vandq_u8(vld1q_u8(p), vdupq_n_u8(15)));
+}
+
+SIMD f32x16 i4_load_high(const uint8_t *p) { return i4_widen(vshrq_n_u8(vld1q_u8(p), 4)); }
 
 // --- between types -------------------------------------------------------------------------------
 

@@ -283,12 +283,17 @@ SIMD f32x16 i8_load(const uint8_t *p) {
     return out;
 }
 
-// Two a byte, each of them plus 8: those in the low nibbles, and those in the high ones.
-SIMD void i4_load(const uint8_t *p, f32x16 *low, f32x16 *high) {
-    EACH_LANE {
-        low->lane[i] = (float)((p[i] & 15) - 8);
-        high->lane[i] = (float)((p[i] >> 4) - 8);
-    }
+// Two a byte, each of them plus 8: those in the low nibbles, or those in the high ones.
+SIMD f32x16 i4_load_low(const uint8_t *p) {
+    f32x16 out;
+    EACH_LANE { out.lane[i] = (float)((p[i] & 15) - 8); }
+    return out;
+}
+
+SIMD f32x16 i4_load_high(const uint8_t *p) {
+    f32x16 out;
+    EACH_LANE { out.lane[i] = (float)((p[i] >> 4) - 8); }
+    return out;
 }
 
 // --- int32 ---------------------------------------------------------------------------------------
