@@ -383,6 +383,62 @@ def test_interrupt_while_answers_are_taken_fails_them_and_never_gives_wrong_text
             assert bench.answer(name).outputs == alone(PROMPTS[name])
 
 
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), MemoryError()])
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_copy_of_a_shared_block_that_is_cut_short_is_made_before_the_block_is_written(
+    error: BaseException, when: str
+) -> None:
+    params = SamplingParams(temperature=1.0, max_tokens=20, ignore_eos=True, n=3)
+    whole = alone(PROMPTS["c"], params, 5)
+    runner = fake()
+    sound, calls = runner.copy_blocks, iter([error])
+
+    def copy_blocks(group: int, pairs: list[tuple[int, int]]) -> None:
+        cut_short = next(calls, None)
+        if when == "after" or cut_short is None:
+            sound(group, pairs)
+        if cut_short is not None:
+            raise cut_short
+
+    runner.copy_blocks = copy_blocks  # type: ignore[method-assign]
+    bench = harness(runner)
+    bench.add("c", PROMPTS["c"], params, 5)
+    if isinstance(error, KeyboardInterrupt):
+        with pytest.raises(KeyboardInterrupt):
+            bench.run()
+    bench.run()
+    if isinstance(error, MemoryError):
+        assert isinstance(bench.errors["c"], StepError)
+        bench.add("again", PROMPTS["c"], params, 5)
+        bench.run()
+        assert bench.answer("again").outputs == whole
+    else:
+        assert bench.answer("c").outputs == whole
+    assert bench.engine.cache_counts.copied > 0
+
+
+def test_interrupt_while_blocks_are_taken_loses_none() -> None:
+    prompt = list(range(50, 90))
+    bench = harness()
+    bench.add("first", prompt, GREEDY)
+    bench.run()
+    cache = bench.engine._cache  # pyright: ignore[reportPrivateUsage]
+    extend = cache.extend
+
+    def interrupted(*_: object) -> bool:
+        cache.extend = extend  # type: ignore[method-assign]
+        raise KeyboardInterrupt
+
+    cache.extend = interrupted  # type: ignore[method-assign]
+    bench.add("second", prompt, GREEDY)
+    with pytest.raises(KeyboardInterrupt):
+        bench.step()
+    bench.engine.check()
+    bench.run()
+    assert bench.answer("second").outputs == alone(prompt)
+    assert bench.outputs["second"].num_cached_tokens == 32
+
+
 # --- reports -------------------------------------------------------------------------------------
 
 

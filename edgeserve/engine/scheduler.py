@@ -148,6 +148,7 @@ class Scheduler:
 
     def _start(self, sequence: Sequence) -> bool:
         """Takes the blocks of all its tokens, those that exist already first."""
+        self._release(sequence)  # of a start that Ctrl-C cut short
         tables, first = sequence.block_tables, sequence.forks
         shared = 0
         if first is not None and first.num_computed_tokens >= first.num_prompt_tokens:
