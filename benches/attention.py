@@ -4,11 +4,12 @@
                                 [--prefill 0,4096] [--rows 512] [--types f16,q8_0,q4_0]
                                 [--set avx2] [--threads 1] [--rounds 15] [--check]
 
---heads are query heads x KV heads x head size. A decode is one row at a depth, a prefill --rows of
-them. Prints bytes a second as a share of a plain read of the same memory, operations a second as a
-share of the most that float32 multiply-adds reach, and each type's speed over f16's. Cases run in
-alternation and the best of all rounds counts. With one thread processor time is measured, which
-neighbours disturb less. Exit code 1: some bits differ.
+--heads are query heads x KV heads x head size. A decode is one row at a depth, through layers of
+200 MB in all, so that its cache comes from memory; a prefill is --rows of them in one layer. Prints
+bytes a second as a share of a plain read of the same memory, operations a second as a share of the
+most that float32 multiply-adds reach, and each type's speed over f16's. Types run in alternation;
+the best of all rounds counts. With one thread processor time is measured, which neighbours disturb
+less. Exit code 1: some bits differ.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 TYPES = {"f16": 0, "q8_0": 1, "q4_0": 2}
 P, I32, F64 = ctypes.c_void_p, ctypes.c_int32, ctypes.c_double
+COLD_BYTES = 200_000_000
+"""Of f16, in as many layers as that takes, so that a decode finds nothing in the processor."""
 CHECKED_ROWS = 70
 """Of a prefill: ref takes long."""
 
@@ -40,6 +43,7 @@ class Shape(ctypes.Structure):
             "depth",
             "n_rows",
             "n_threads",
+            "n_layers",
         )
     ]
 
@@ -79,8 +83,16 @@ class Case:
 
     def shape(self, kind: str) -> Shape:
         n_heads, n_kv_heads, size = self.heads
+        kept = 4 * n_kv_heads * size * (self.depth + self.n_rows)
         return Shape(
-            TYPES[kind], n_kv_heads, n_heads, size, self.depth, self.n_rows, self.n_threads
+            type=TYPES[kind],
+            n_kv_heads=n_kv_heads,
+            n_heads=n_heads,
+            head_size=size,
+            depth=self.depth,
+            n_rows=self.n_rows,
+            n_threads=self.n_threads,
+            n_layers=1 if self.n_rows > 1 else min(256, -(-COLD_BYTES // kept)),
         )
 
     @property

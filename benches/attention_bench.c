@@ -18,6 +18,7 @@
 #define BENCH __attribute__((visibility("default")))
 
 enum { SLOT_Q, SLOT_OUT, SLOT_LOGITS, N_SLOTS };
+enum { MOST_LAYERS = 256 };
 
 typedef struct {
     es_executor *executor;
@@ -27,8 +28,9 @@ typedef struct {
     int32_t *table;
     int32_t first_row[2];
     int32_t n_logits_rows[1];
-    int32_t n_heads;
     int32_t n_threads;
+    int32_t n_layers;
+    int64_t n_units; // of a layer that bench_read reads
     volatile uint64_t sink;
 } bench;
 
@@ -40,6 +42,7 @@ typedef struct {
     int32_t depth; // positions before the first row
     int32_t n_rows;
     int32_t n_threads;
+    int32_t n_layers; // alike, each with a cache of its own: what a step reads is in no cache
 } bench_shape;
 
 static uint64_t random_bits(uint64_t *state) { // splitmix64
@@ -57,23 +60,35 @@ static float random_float(uint64_t *state) {
 static es_executor *make_executor(const char *set, const bench_shape *shape, int32_t n_blocks) {
     const int32_t widths[N_SLOTS] = {shape->n_heads * shape->head_size,
                                      shape->n_heads * shape->head_size, 1};
-    const es_region region = {ES_REGION_ATTENTION, 0, 1, ES_ROWS_TOKENS, -1, -1, 0.0f};
-    const es_attention attention = {SLOT_Q, SLOT_OUT, 0, shape->n_heads, 0, -1, 0.125f, 0.0f};
-    const es_cache cache = {0, shape->n_kv_heads, shape->head_size, shape->head_size, shape->type};
+    es_region regions[MOST_LAYERS];
+    es_attention attentions[MOST_LAYERS];
+    es_cache caches[MOST_LAYERS];
+    for (int32_t i = 0; i < shape->n_layers; i++) {
+        regions[i] = (es_region){.kind = ES_REGION_ATTENTION,
+                                 .first = i,
+                                 .count = 1,
+                                 .rows = ES_ROWS_TOKENS,
+                                 .x = -1,
+                                 .norm = -1,
+                                 .route = -1};
+        attentions[i] = (es_attention){SLOT_Q, SLOT_OUT, i, shape->n_heads, 0, -1, 0.125f, 0.0f};
+        caches[i] =
+            (es_cache){0, shape->n_kv_heads, shape->head_size, shape->head_size, shape->type};
+    }
     const es_plan plan = {
         .slot_widths = widths,
-        .regions = &region,
+        .regions = regions,
         .row_ops = &(es_row_op){0},
         .linears = &(es_linear){0},
-        .attentions = &attention,
+        .attentions = attentions,
         .vectors = &(es_vector){0},
         .ropes = &(es_rope){0},
-        .caches = &cache,
+        .caches = caches,
         .weights = &(es_weight *){NULL},
         .n_slots = N_SLOTS,
-        .n_regions = 1,
-        .n_attentions = 1,
-        .n_caches = 1,
+        .n_regions = shape->n_layers,
+        .n_attentions = shape->n_layers,
+        .n_caches = shape->n_layers,
         .n_cache_groups = 1,
         .logits = SLOT_LOGITS,
         .vocab_size = 1,
@@ -105,6 +120,10 @@ static void fill(bench *b, const bench_shape *shape, int32_t n_positions) {
             }
         }
     }
+    for (int32_t i = 1; i < shape->n_layers; i++) {
+        memcpy(executor->caches[i].keys, pool->keys, pool->key_bytes);
+        memcpy(executor->caches[i].values, pool->values, pool->value_bytes);
+    }
     for (int32_t row = 0; row < shape->n_rows; row++) {
         float *q = es_slot_row(executor, SLOT_Q, row);
         for (int32_t i = 0; i < shape->n_heads * shape->head_size; i++) {
@@ -113,11 +132,13 @@ static void fill(bench *b, const bench_shape *shape, int32_t n_positions) {
     }
 }
 
-// NULL where this processor has no such set. Equal shapes get equal contents.
+// NULL where this processor has no such set, or for more than MOST_LAYERS. Equal shapes get equal
+// contents.
 BENCH bench *bench_create(const char *set, const bench_shape *shape) {
     const int32_t n_positions = shape->depth + shape->n_rows;
     const int32_t n_blocks = (n_positions + ES_KV_BLOCK - 1) / ES_KV_BLOCK;
     bench *b = calloc(1, sizeof *b);
+    b->n_layers = shape->n_layers;
     b->executor = make_executor(set, shape, n_blocks);
     if (b->executor == NULL) {
         free(b);
@@ -153,10 +174,12 @@ static double seconds(const bench *b) {
     return (double)at.tv_sec + (double)at.tv_nsec * 1e-9;
 }
 
-// Seconds of one step, or less than zero where it failed: of processor time with one thread.
+// Seconds of a layer in one step, or less than zero where it failed: of processor time with one
+// thread.
 BENCH double bench_run(bench *b) {
     const double start = seconds(b);
-    return es_step(b->executor, &b->batch) == ES_OK ? seconds(b) - start : -1.0;
+    const es_status status = es_step(b->executor, &b->batch);
+    return status == ES_OK ? (seconds(b) - start) / b->n_layers : -1.0;
 }
 
 // How many rows two benches of one shape have in other bits.
@@ -170,7 +193,7 @@ BENCH int32_t bench_different(const bench *a, const bench *b) {
     return n;
 }
 
-// Bytes of keys and values.
+// Bytes of keys and values of a layer.
 BENCH int64_t bench_bytes(const bench *b) {
     return (int64_t)(b->executor->caches[0].key_bytes + b->executor->caches[0].value_bytes);
 }
@@ -179,10 +202,11 @@ enum { LINES_A_UNIT = 1024 };
 
 static void read_units(void *context, int64_t first, int64_t end, int32_t worker) {
     bench *b = context;
-    const es_cache_pool *pool = &b->executor->caches[0];
     (void)worker;
     uint64_t sums[8] = {0}; // or adding up would take longer than reading
-    for (int64_t unit = first; unit < end; unit++) {
+    for (int64_t index = first; index < end; index++) {
+        const es_cache_pool *pool = &b->executor->caches[index / b->n_units];
+        const int64_t unit = index % b->n_units;
         const int64_t n_keys = (int64_t)pool->key_bytes / 64 / LINES_A_UNIT;
         const uint8_t *from = unit < n_keys ? pool->keys : pool->values;
         const uint64_t *words =
@@ -202,7 +226,8 @@ static void read_units(void *context, int64_t first, int64_t end, int32_t worker
 BENCH double bench_read(bench *b) {
     const es_cache_pool *pool = &b->executor->caches[0];
     const int64_t unit = 64 * LINES_A_UNIT;
-    const int64_t n = (int64_t)pool->key_bytes / unit + (int64_t)pool->value_bytes / unit;
+    b->n_units = (int64_t)pool->key_bytes / unit + (int64_t)pool->value_bytes / unit;
+    const int64_t n = b->n_units * b->n_layers;
     const double start = seconds(b);
     es_pool_run(b->executor->pool, read_units, b, n, 4);
     return (seconds(b) - start) / (double)(n * unit);
