@@ -23,6 +23,7 @@ EXACT_1 = {
     "rms_norm": "0c7ec0b957b2df7d",
     "add": "6bbcf5cb9b05c789",
     "scale": "d993dca327da5750",
+    "add_scaled": "74ff37ca69e2804c",
     "gated_silu": "e6335e4b454bc8b1",
     "gated_gelu_tanh": "9f736cb868ff91fd",
     "gated_relu_squared": "40eb7d79360a3bc1",

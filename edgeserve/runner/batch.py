@@ -76,7 +76,8 @@ class Batch:
         ]
         return cls(
             np.array(token_ids, np.int32),
-            np.array(positions, np.int32),
+            # Past int32 it wraps, and the runner refuses what is no position.
+            np.array(positions, np.int64).astype(np.int32),
             np.array(first_row, np.int32),
             np.array([group.num_logits_rows for group in groups], np.int32),
             np.array(tables, np.int32).reshape(num_cache_groups, len(groups), longest),
