@@ -5,7 +5,7 @@
 #include "kernels/kernels.h"
 #include "kernels/weight.h"
 
-enum { MAX_WIDTH = 1 << 24, MAX_ROWS = 1 << 16, MAX_EXPERTS = 1 << 14 };
+enum { MAX_WIDTH = 1 << 24, MAX_ROWS = 1 << 16, MAX_EXPERTS = 1 << 14, MAX_PARTS = 64 };
 
 static int within(int32_t index, int32_t n) { return index >= 0 && index < n; }
 
@@ -181,6 +181,42 @@ static int linear_is_valid(const es_plan *plan, const es_region *region, const e
     return epilogue_is_valid(plan, linear, weight->n_rows);
 }
 
+static int both(int32_t a, int32_t b) { return a != -1 && a == b; }
+
+// Units run in any order on any thread: none may write what another reads or writes.
+static int linears_are_apart(const es_plan *plan, const es_region *region) {
+    const es_linear *linears = &plan->linears[region->first];
+    for (int32_t i = 0; i < region->count; i++) {
+        if (linears[i].out == region->x) {
+            return 0;
+        }
+        for (int32_t j = 0; j < region->count; j++) {
+            if (j != i && (both(linears[i].out, linears[j].out) ||
+                           both(linears[i].residual, linears[j].out) ||
+                           both(linears[i].store_key, linears[j].store_key) ||
+                           both(linears[i].store_value, linears[j].store_value))) {
+                return 0;
+            }
+        }
+    }
+    return 1;
+}
+
+// A row's operations run one after another, on one thread, and read that row; but a selection reads
+// another row, which nothing in its region may write.
+static int selections_are_apart(const es_plan *plan, const es_region *region) {
+    const es_row_op *ops = &plan->row_ops[region->first];
+    for (int32_t i = 0; i < region->count; i++) {
+        for (int32_t j = 0; j < region->count && ops[i].kind == ES_ROW_SELECT; j++) {
+            const int writes = ops[j].kind != ES_ROW_STORE_KEY && ops[j].kind != ES_ROW_STORE_VALUE;
+            if (writes && ops[j].out == ops[i].a) {
+                return 0;
+            }
+        }
+    }
+    return 1;
+}
+
 // What wrote a slot last before region `end`: a route among the region's experts, of its rows?
 // Anything else there could send rows to experts that do not exist.
 static int holds_route(const es_plan *plan, int64_t end) {
@@ -232,8 +268,8 @@ static int experts_are_valid(const es_plan *plan, const es_region *region, int64
 
 static int attention_is_valid(const es_plan *plan, const es_attention *attention) {
     if (!slot(plan, attention->q) || !slot(plan, attention->out) ||
-        !within(attention->cache, plan->n_caches) || attention->n_heads < 1 ||
-        attention->window < 0) {
+        attention->out == attention->q || !within(attention->cache, plan->n_caches) ||
+        attention->n_heads < 1 || attention->window < 0) {
         return 0;
     }
     const es_cache *cache = &plan->caches[attention->cache];
@@ -245,7 +281,8 @@ static int attention_is_valid(const es_plan *plan, const es_attention *attention
 
 static int region_is_valid(const es_plan *plan, int64_t index) {
     const es_region *region = &plan->regions[index];
-    if (region->first < 0 || region->count < 1 || !within(region->rows, ES_ROWS_LOGITS + 1)) {
+    if (region->first < 0 || region->count < 1 || region->count > MAX_PARTS ||
+        !within(region->rows, ES_ROWS_LOGITS + 1)) {
         return 0;
     }
     const int64_t end = (int64_t)region->first + region->count;
@@ -259,7 +296,7 @@ static int region_is_valid(const es_plan *plan, int64_t index) {
                 return 0;
             }
         }
-        return 1;
+        return selections_are_apart(plan, region);
     case ES_REGION_LINEAR:
         if (end > plan->n_linears || !slot(plan, region->x) ||
             (region->norm != -1 && !vector_of(plan, region->norm, plan->slot_widths[region->x]))) {
@@ -270,7 +307,7 @@ static int region_is_valid(const es_plan *plan, int64_t index) {
                 return 0;
             }
         }
-        return 1;
+        return linears_are_apart(plan, region);
     case ES_REGION_EXPERTS:
         return region->count == 1 && end <= plan->n_linears &&
                experts_are_valid(plan, region, index);
