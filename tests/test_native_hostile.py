@@ -35,6 +35,7 @@ from edgeserve.runner.native_runner import (
     NativeRunner,
     _PlanWriter,  # pyright: ignore[reportPrivateUsage]
 )
+from edgeserve.runner.regions import RowOpKind
 
 from .test_native_runner import NUM_BLOCKS, SETS, Setup, open_runner, poison
 from .test_oracle import MODELS, Timeline, tokens
@@ -457,6 +458,49 @@ def test_rows_go_to_no_experts_but_those_of_their_route(
     assert not try_plan(replace(plan, regions=regions))
     for weight in writer.weights:
         weight.close()
+
+
+@pytest.mark.parametrize("what", ["x", "out", "residual", "store_key", "q", "select"])
+def test_a_region_that_writes_what_it_reads_is_refused(
+    model_of: Callable[[str], ModelFile], what: str
+) -> None:
+    """Its units run in any order on any thread: the answer would depend on it."""
+    file = model_of("llama")
+    with TensorReader(file) as tensors:
+        writer = _PlanWriter(
+            build_plan(file.metadata, file.tensors), tensors, what != "select", 32, 1, F16
+        )
+    plan = writer.finish()
+    assert try_plan(plan)
+    regions = list(plan.regions)
+    linears, ops = list(plan.linears), list(plan.row_ops)
+    attentions = list(plan.attentions)
+    fused = [region for region in regions if region["kind"] == 1 and region["count"] == 3]
+    x, first = (int(fused[0]["x"]), int(fused[0]["first"])) if fused else (-1, -1)
+    if what == "x":  # the query may be as wide as what it is computed from
+        linears[first] = {**linears[first], "out": x}
+    elif what == "out":
+        linears[first + 1] = {**linears[first], "store_key": -1}
+    elif what == "residual":
+        linears[first + 1] = {**linears[first], "out": spare(plan, int(linears[first]["out"]), x)}
+        linears[first] = {**linears[first], "residual": linears[first + 1]["out"]}
+    elif what == "store_key":
+        linears[first + 2] = {**linears[first + 1]}
+    elif what == "q":
+        attentions[0] = {**attentions[0], "out": attentions[0]["q"]}
+    else:
+        at = next(i for i, op in enumerate(ops) if op["kind"] == RowOpKind.SELECT)
+        ops[at] = {**ops[at], "out": ops[at]["a"]}
+    changed = replace(plan, linears=linears, row_ops=ops, attentions=attentions)
+    assert not try_plan(changed)
+    for weight in writer.weights:
+        weight.close()
+
+
+def spare(plan: PlanArrays, *taken: int) -> int:
+    """Another slot as wide as the first of `taken`."""
+    width = plan.slot_widths[taken[0]]
+    return next(i for i, each in enumerate(plan.slot_widths) if each == width and i not in taken)
 
 
 def try_plan(plan: PlanArrays) -> bool:

@@ -24,7 +24,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 PROGRAMS = ("contract_test", "kernels_test", "matmul_test")
-TESTS = ("tests/test_native_sampler.py", "tests/test_native_runner.py")
+TESTS = (
+    "tests/test_native_sampler.py",
+    "tests/test_native_runner.py",
+    "tests/test_native_hostile.py",
+)
 COPIED = (
     "CMakeLists.txt",
     "native",
@@ -68,16 +72,16 @@ MUTATIONS = (
     Mutation(
         "k summed in stretches for many rows",
         "native/kernels/generic/matmul_32.h",
-        "F[r] = source == PACKED || p->first_block == 0 ? f32_zero() : "
-        "f32_load(p->out + r * p->ld);",
-        "F[r] = f32_zero();",
-        "f32_store(p->out + r * p->ld, F[r]);",
-        "f32_store(p->out + r * p->ld, source == PACKED || p->first_block == 0\n"
-        "? F[r] : f32_add(f32_load(p->out + r * p->ld), F[r]));",
+        "F[i] = source == PACKED || p->first_block == 0 ? f32_zero() : "
+        "f32_load(p->out + i * p->ld);",
+        "F[i] = f32_zero();",
+        "f32_store(p->out + r * p->ld + panel * ES_LANES, F[panel * R + r]);",
+        "f32_store(p->out + r * p->ld + panel * ES_LANES, source == PACKED || p->first_block == 0\n"
+        "? F[panel * R + r] : f32_add(f32_load(p->out + r * p->ld), F[r]));",
     ),
     Mutation(
         "one sum for q.k instead of even and odd",
-        "native/kernels/generic/attention.h",
+        "native/kernels/generic/attention_halfs.h",
         "odd[h] = f32_fma(next, f32_splat(queries[h * size + d + 1]), odd[h]);",
         "even[h] = f32_fma(next, f32_splat(queries[h * size + d + 1]), even[h]);",
     ),
@@ -131,6 +135,14 @@ MUTATIONS = (
         "native/plan/linear.c",
         "if (own->prepared != c->executor->region_serial) {",
         "if (own->prepared / 2 != c->executor->region_serial / 2) {",
+    ),
+    Mutation(
+        "a plan's region may write what it reads",
+        "native/plan/plan_check.c",
+        "return linears_are_apart(plan, region);",
+        "return linears_are_apart(plan, region) + 1;",
+        "return selections_are_apart(plan, region);",
+        "return selections_are_apart(plan, region) + 1;",
     ),
 )
 
