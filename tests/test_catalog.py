@@ -7,15 +7,21 @@ from pathlib import Path
 
 import pytest
 
+from edgeserve.binding import meter
 from edgeserve.errors import (
     AmbiguousModelError,
     EdgeServeError,
+    LibraryError,
     ModelNotFoundError,
     ModelSourceError,
 )
 from edgeserve.loader.catalog import Catalog, load_catalog, parse_catalog
 from edgeserve.loader.gguf_names import choose, group_parts, is_language_model, quant_of
-from edgeserve.loader.machine import linux_available_bytes, macos_available_bytes
+from edgeserve.loader.machine import (
+    linux_available_bytes,
+    macos_available_bytes,
+    read_bandwidth_bytes_per_s,
+)
 from edgeserve.loader.recommend import human_size, recommend
 from edgeserve.loader.sources import (
     CatalogSource,
@@ -413,3 +419,17 @@ def test_macos_counts_pages_that_can_be_had() -> None:
     )
     assert macos_available_bytes(text) == 16384 * 37
     assert macos_available_bytes("garbage") is None
+
+
+def test_memory_is_measured_by_the_native_library() -> None:
+    found = read_bandwidth_bytes_per_s(1)
+    assert found is not None
+    assert found > 1e8
+
+
+def test_bandwidth_that_cannot_be_measured_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(**_: object) -> None:
+        raise LibraryError("no memory left")
+
+    monkeypatch.setattr(meter, "NativeMeter", refuse)
+    assert read_bandwidth_bytes_per_s() is None

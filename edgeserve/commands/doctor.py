@@ -150,7 +150,7 @@ def diagnose(config: Config) -> Diagnosis:
         forced=config.kernels,
         processor=processor,
         available_bytes=available_memory(),
-        bandwidth_bytes_per_s=_bandwidth(library.num_threads),
+        bandwidth_bytes_per_s=read_bandwidth_bytes_per_s(library.num_threads),
         huge_pages=read_huge_pages(),
         cache=_folder(config.cache_dir),
         missing=tuple(_missing()),
@@ -179,13 +179,6 @@ def _library(processor: Processor) -> Library:
     )
     interface = library.functions.es_abi_version()
     return Library(library.path, interface, found, native_num_cores())
-
-
-def _bandwidth(num_threads: int | None) -> float | None:
-    try:
-        return read_bandwidth_bytes_per_s(num_threads)
-    except ImportError:  # it is measured with numpy
-        return None
 
 
 def _folder(path: Path) -> Folder:

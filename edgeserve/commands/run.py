@@ -176,14 +176,19 @@ def _advise(model: str, config: Config) -> None:
     """After the embedded default, which only proves the installation: what to run instead."""
     from edgeserve.loader.catalog import EMBEDDED_DEFAULT, load_catalog
     from edgeserve.loader.discovery import discover
-    from edgeserve.loader.machine import available_memory, read_bandwidth_bytes_per_s
+    from edgeserve.loader.machine import (
+        ASSUMED_BYTES_PER_S,
+        available_memory,
+        read_bandwidth_bytes_per_s,
+    )
     from edgeserve.loader.recommend import recommend
 
     catalog = load_catalog()
     entry = catalog.find(model)
     if entry is None or entry.name != EMBEDDED_DEFAULT:
         return
-    advice = recommend(catalog, available_memory(), read_bandwidth_bytes_per_s())
+    bandwidth = read_bandwidth_bytes_per_s() or ASSUMED_BYTES_PER_S
+    advice = recommend(catalog, available_memory(), bandwidth)
     print(f"\n{entry.title} proves the installation and is no chat model.", file=sys.stderr)
     for line in advice.lines():
         print(line, file=sys.stderr)

@@ -5,17 +5,16 @@ Asks the system and the control group; knows no models.
 
 from __future__ import annotations
 
-import os
 import re
 import sys
-import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
-_ASSUMED_BYTES_PER_S = 20e9  # one DDR4 module's worth, where there is no room to measure
+from edgeserve.errors import EdgeServeError
+
+ASSUMED_BYTES_PER_S = 20e9
+"""One DDR4 module's worth, where it cannot be measured."""
 _ASSUMED_BYTES = 2 << 30  # what a machine that runs this at all has, where nobody says
-_PROBE_BYTES = 64 << 20  # per thread: beyond what caches hold
 _PROBE_PASSES = 3
 _ROOT = Path("/")
 
@@ -39,27 +38,22 @@ def linux_available_bytes(root: Path) -> int | None:
     return max(0, min(known)) if known else None
 
 
-def read_bandwidth_bytes_per_s(num_threads: int | None = None) -> float:
-    """How fast all cores together read memory, measured in about a tenth of a second."""
-    import numpy as np
+def read_bandwidth_bytes_per_s(num_threads: int | None = None) -> float | None:
+    """How fast all cores together read memory, measured in about a tenth of a second.
 
-    count = num_threads or min(os.cpu_count() or 1, 16)
+    None where it cannot be: there is no room, or the native library cannot be used.
+    """
     try:
-        arrays = [np.ones(_PROBE_BYTES // 8, dtype=np.uint64) for _ in range(count)]
-    except MemoryError:
-        return _ASSUMED_BYTES_PER_S
-    best = min(_pass_seconds([array.max for array in arrays]) for _ in range(_PROBE_PASSES))
-    return count * _PROBE_BYTES / best
+        from edgeserve.binding.executor import native_num_cores
+        from edgeserve.binding.meter import NativeMeter
 
-
-def _pass_seconds(reads: list[Callable[[], object]]) -> float:
-    threads = [threading.Thread(target=read) for read in reads]
-    start = time.perf_counter()
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return max(time.perf_counter() - start, 1e-9)
+        meter = NativeMeter(num_threads=num_threads or native_num_cores(), kernels=None)
+    except (EdgeServeError, ImportError):
+        return None
+    try:
+        return max(meter.read_bytes_per_s() for _ in range(_PROBE_PASSES))
+    finally:
+        meter.close()
 
 
 def _meminfo_available(root: Path) -> int | None:
