@@ -16,18 +16,19 @@ from __future__ import annotations
 
 import argparse
 import ctypes
-import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+from bench_library import load_built
+
 TYPES = {"f16": 0, "q8_0": 1, "q4_0": 2}
 P, I32, F64 = ctypes.c_void_p, ctypes.c_int32, ctypes.c_double
 COLD_BYTES = 200_000_000
 """Of f16, in as many layers as that takes, so that a decode finds nothing in the processor."""
+HEADER = "heads    rows       depth type          us    GB/s  of read   GFLOP/s of peak  to f16"
 CHECKED_ROWS = 70
 """Of a prefill: ref takes long."""
 
@@ -57,19 +58,6 @@ FUNCTIONS: dict[str, tuple[object, list[object]]] = {
     "bench_peak": (F64, []),
     "bench_free": (None, [P]),
 }
-
-
-def built(folder: Path) -> ctypes.CDLL:
-    for command in (
-        ["cmake", "-S", ROOT, "-B", folder, "-DCMAKE_BUILD_TYPE=Release"],
-        ["cmake", "--build", folder, "--parallel", "2", "--target", "attention_bench"],
-    ):
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-    loaded = ctypes.CDLL(str(folder / "libattention_bench.so"))
-    for name, (result, arguments) in FUNCTIONS.items():
-        function = getattr(loaded, name)
-        function.restype, function.argtypes = result, arguments
-    return loaded
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,12 +164,11 @@ def parse() -> argparse.Namespace:
 
 def main() -> int:
     arguments = parse()
-    num_wrong = 0
+    num_cases = num_wrong = 0
     with tempfile.TemporaryDirectory() as folder:
-        bench = built(arguments.build or Path(folder))
-        print(
-            "heads    rows       depth type          us    GB/s  of read   GFLOP/s of peak  to f16"
-        )
+        bench = load_built("attention_bench", arguments.build or Path(folder), FUNCTIONS)
+        if not arguments.check:
+            print(HEADER)
         for heads in arguments.heads:
             decodes = [Case(heads, depth, 1, arguments.threads) for depth in arguments.depths]
             prefills = [
@@ -189,10 +176,11 @@ def main() -> int:
             ]
             for case in [*decodes, *prefills]:
                 right = [check(bench, arguments.set, case, kind) for kind in arguments.types]
+                num_cases += len(right)
                 num_wrong += right.count(False)
                 if all(right) and not arguments.check:
                     time_case(bench, case, arguments.types, arguments)
-    print(f"{num_wrong} cases differ from ref")
+    print(f"{num_cases} cases compared with ref, {num_wrong} differ")
     return int(num_wrong > 0)
 
 

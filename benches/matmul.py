@@ -16,7 +16,6 @@ from __future__ import annotations
 import argparse
 import ctypes
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -26,6 +25,7 @@ from pathlib import Path
 
 import gguf
 import numpy as np
+from bench_library import load_built
 from numpy.typing import NDArray
 
 try:
@@ -33,7 +33,6 @@ try:
 except (ImportError, OSError):
     ggml = None
 
-ROOT = Path(__file__).resolve().parents[1]
 TYPES = "F32,F16,BF16,Q4_0,Q4_1,Q5_0,Q5_1,Q8_0,IQ4_NL,MXFP4,Q2_K,Q3_K,Q4_K,Q5_K,Q6_K,IQ4_XS"
 Floats = NDArray[np.float32]
 P, I64, F64 = ctypes.c_void_p, ctypes.c_int64, ctypes.c_double
@@ -52,19 +51,6 @@ FUNCTIONS: dict[str, tuple[object, list[object]]] = {
     "es_meter_int8": (F64, [P]),
 }
 METER_BYTES = 1 << 20  # int8 is measured with it, no memory
-
-
-def built(folder: Path) -> ctypes.CDLL:
-    for command in (
-        ["cmake", "-S", ROOT, "-B", folder, "-DCMAKE_BUILD_TYPE=Release"],
-        ["cmake", "--build", folder, "--parallel", "2", "--target", "matmul_bench"],
-    ):
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-    loaded = ctypes.CDLL(str(folder / "libmatmul_bench.so"))
-    for name, (result, arguments) in FUNCTIONS.items():
-        function = getattr(loaded, name)
-        function.restype, function.argtypes = result, arguments
-    return loaded
 
 
 def sets_here(bench: ctypes.CDLL) -> list[str]:
@@ -341,7 +327,7 @@ def main() -> int:
     if arguments.error and ggml is None:
         sys.exit("--error compares with llama.cpp: pip install llama-cpp-python")
     with tempfile.TemporaryDirectory() as folder:
-        bench = built(arguments.build or Path(folder))
+        bench = load_built("matmul_bench", arguments.build or Path(folder), FUNCTIONS)
         return int((compare_errors if arguments.error else check_and_time)(bench, arguments) > 0)
 
 

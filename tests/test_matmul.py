@@ -75,7 +75,7 @@ def test_what_was_compared_is_timed_and_set_beside_the_limits(build: Path) -> No
 def test_a_product_of_other_bits_is_found(build: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(ROOT / "benches")
     matmul = importlib.import_module("matmul")
-    library = matmul.built(build)
+    library = matmul.load_built("matmul_bench", build, matmul.FUNCTIONS)
     weights = matmul.make_weights("Q8_0", (80, 512), np.random.default_rng(1))
     ours = matmul.Ours(library, "ref", weights.type_id, weights.shape, weights.blocks, 1)
     ours.rows(np.ones((3, 512), np.float32))
@@ -85,3 +85,17 @@ def test_a_product_of_other_bits_is_found(build: Path, monkeypatch: pytest.Monke
     out[1, 70] = np.nextafter(out[1, 70], np.float32(np.inf))
     assert ours.num_different() == 1
     ours.close()
+
+
+def test_attention_of_every_cache_type_is_compared(build: Path) -> None:
+    arguments = ["--build", build, "--check", "--heads", "4x2x64", "--depths", "200"]
+    arguments += ["--prefill", "130", "--rows", "20"]
+    ran = subprocess.run(
+        [sys.executable, ROOT / "benches" / "attention.py", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=900,
+    )
+    assert ran.returncode == 0, ran.stderr[-2000:]
+    assert ran.stdout == "6 cases compared with ref, 0 differ\n"
