@@ -11,11 +11,12 @@ from types import TracebackType
 from typing import Unpack
 
 from edgeserve.async_token_stream import AsyncTokenStream
-from edgeserve.build import EngineOptions, LoadedModel, load_model
+from edgeserve.build import LoadedModel, load_model
 from edgeserve.config import Config
 from edgeserve.engine.async_engine import AsyncEngine
-from edgeserve.engine.engine import Request
+from edgeserve.engine.live_request import Request
 from edgeserve.engine.output import RequestFailed, RequestFinished
+from edgeserve.engine_options import EngineFields, EngineOptions
 from edgeserve.errors import InvalidRequestError
 from edgeserve.loader.progress import Progress
 from edgeserve.loader.store import LicenseGate
@@ -53,41 +54,20 @@ class AsyncLLM:
         cls,
         model: str,
         *,
-        device: str = "auto",
-        dtype: str = "float32",
-        num_threads: int | None = None,
-        max_model_len: int | None = None,
-        kv_cache_memory: int | None = None,
-        kv_cache_dtype: str = "f16",
-        max_num_batched_tokens: int = 512,
-        max_num_seqs: int = 64,
         max_queued_requests: int = 256,
-        chat_template: str | None = None,
-        prefix_caching: bool = True,
         config: Config | None = None,
         progress: Progress | None = None,
         license_gate: LicenseGate | None = None,
+        **options: Unpack[EngineFields],
     ) -> AsyncLLM:
         """Loads a model beside the event loop. Arguments and errors are LLM's.
 
         At most `max_queued_requests` wait for their first step; one more is a QueueFullError.
         """
-        options = EngineOptions(
-            device=device,
-            dtype=dtype,
-            num_threads=num_threads,
-            max_model_len=max_model_len,
-            kv_cache_memory=kv_cache_memory,
-            kv_cache_dtype=kv_cache_dtype,
-            max_num_batched_tokens=max_num_batched_tokens,
-            max_num_seqs=max_num_seqs,
-            chat_template=chat_template,
-            prefix_caching=prefix_caching,
-        )
         load = partial(
             load_model,
             model,
-            options,
+            EngineOptions(**options),
             config=config or Config.from_environment(),
             clock=time.monotonic,
             progress=progress,

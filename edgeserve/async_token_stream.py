@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from types import TracebackType
 
 from edgeserve.engine.async_engine import AsyncEngine, Events
-from edgeserve.engine.engine import Request
+from edgeserve.engine.live_request import Request
 from edgeserve.engine.output import RequestFailed, RequestFinished, RequestProgress
 from edgeserve.errors import AbortedError
 from edgeserve.types import RequestOutput, TokenChunk

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
@@ -12,6 +12,7 @@ import numpy as np
 from edgeserve.cache.prefix_index import PrefixIndex
 from edgeserve.config import Config
 from edgeserve.engine.engine import Engine, EngineLimits
+from edgeserve.engine_options import NUMPY_TYPES, EngineOptions
 from edgeserve.errors import InvalidRequestError, KVMemoryError
 from edgeserve.frozen import frozen
 from edgeserve.loader.gguf import ModelFile, read_gguf
@@ -21,7 +22,7 @@ from edgeserve.loader.sampling_defaults import sampling_defaults
 from edgeserve.loader.store import LicenseGate, resolve_model
 from edgeserve.loader.tensors import TensorReader
 from edgeserve.models import build_plan
-from edgeserve.plan.ops import CacheKind, Linear, MoeLinear, Plan, Rope
+from edgeserve.plan.ops import Attention, CacheKind, Linear, MoeLinear, Plan, Rope
 from edgeserve.runner.batch import BLOCK_SIZE
 from edgeserve.runner.kv_types import KV_TYPES
 from edgeserve.runner.native_runner import NativeRunner, num_cores
@@ -30,71 +31,11 @@ from edgeserve.text.chat_template import ChatTemplate
 from edgeserve.text.tokenizer import Tokenizer, build_tokenizer
 from edgeserve.types import Metadata, SamplingDefaults
 
-_NUMPY_TYPES: Mapping[str, type[np.floating]] = {"float32": np.float32, "float64": np.float64}
 _ENGINE_SHARE_OF_MEMORY = 0.5
-_DEVICES = ("auto", "cpu", "oracle")
-_BOUNDS = {
-    "num_threads": (1, 1024),
-    "max_model_len": (2, None),  # a token of prompt and one of answer
-    "kv_cache_memory": (1, None),
-    "max_num_batched_tokens": (1, 65536),
-    "max_num_seqs": (1, None),
-}
 # Weights multiplied a second, before the first step has told: low, so that it is short.
 _NATIVE_PRIOR_RATE = 50e9
 _ORACLE_PRIOR_RATE = 5e9
-
-
-@frozen(kw_only=True)
-class EngineOptions:
-    """What a user may set about an engine; None means decided by model and machine.
-
-    `device` "auto" is the CPU; "oracle" the numpy executor, whose `dtype` is "float32" or
-    "float64". `kv_cache_memory` is bytes for K and V, which `kv_cache_dtype` "q8_0" halves
-    and "q4_0" quarters, for some of the precision. Without `prefix_caching` every prompt is
-    computed whole.
-    """
-
-    device: str = "auto"
-    dtype: str = "float32"
-    num_threads: int | None = None
-    max_model_len: int | None = None
-    kv_cache_memory: int | None = None
-    kv_cache_dtype: str = "f16"
-    max_num_batched_tokens: int = 512
-    max_num_seqs: int = 64
-    chat_template: str | None = None
-    prefix_caching: bool = True
-
-    def __post_init__(self) -> None:
-        if self.device not in _DEVICES:
-            raise InvalidRequestError("device", self.device, " or ".join(_DEVICES))
-        if self.dtype not in tuple(_NUMPY_TYPES):
-            raise InvalidRequestError("dtype", self.dtype, " or ".join(_NUMPY_TYPES))
-        if self.kv_cache_dtype not in tuple(KV_TYPES):
-            raise InvalidRequestError("kv_cache_dtype", self.kv_cache_dtype, " or ".join(KV_TYPES))
-        if self.device == "oracle" and self.kv_cache_dtype != "f16":
-            raise InvalidRequestError(
-                "kv_cache_dtype",
-                self.kv_cache_dtype,
-                "left out with device oracle, whose cache is of its dtype",
-            )
-        for name, (low, high) in _BOUNDS.items():
-            _check_option(name, getattr(self, name), low, high)
-        if self.chat_template is not None and not isinstance(self.chat_template, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InvalidRequestError("chat_template", self.chat_template, "a template's text")
-        if not isinstance(self.prefix_caching, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InvalidRequestError("prefix_caching", self.prefix_caching, "True or False")
-
-
-def _check_option(name: str, value: object, low: int, high: int | None) -> None:
-    """None, where a field may be None at all, is "decided by model and machine"."""
-    if value is None and name not in ("max_num_batched_tokens", "max_num_seqs"):
-        return
-    if isinstance(value, bool) or not isinstance(value, int) or value < low:
-        raise InvalidRequestError(name, value, f"an integer of {low} or more")
-    if high is not None and value > high:
-        raise InvalidRequestError(name, value, f"at most {high:,}")
+_PRIOR_ATTENTION_SHARE = 0.25  # of that rate
 
 
 @frozen
@@ -164,7 +105,7 @@ def _runner(
     if options.device == "oracle":
         from edgeserve.runner.oracle_runner import OracleRunner  # only those who compare need it
 
-        dtype = _NUMPY_TYPES[options.dtype]
+        dtype = NUMPY_TYPES[options.dtype]
         return OracleRunner(plan, tensors, num_blocks=num_blocks, dtype=dtype)
     return NativeRunner(
         plan,
@@ -203,11 +144,15 @@ def _size(plan: Plan, options: EngineOptions) -> tuple[EngineLimits, int]:
         needed = -(-(asked or BLOCK_SIZE) // BLOCK_SIZE) * block_bytes
         raise KVMemoryError(needed, memory)
     per_request = -(-max_model_len // BLOCK_SIZE)
+    rate = _ORACLE_PRIOR_RATE if oracle else _NATIVE_PRIOR_RATE
+    target = options.target_itl_ms
     limits = EngineLimits(
         max_model_len,
         options.max_num_batched_tokens,
         options.max_num_seqs,
-        prior_s_per_row=_num_weights(plan) / (_ORACLE_PRIOR_RATE if oracle else _NATIVE_PRIOR_RATE),
+        target_itl_s=None if target is None else target / 1e3,
+        prior_s_per_row=_num_weights(plan) / rate,
+        prior_s_per_key=_num_attended(plan) / (rate * _PRIOR_ATTENTION_SHARE),
     )
     return limits, min(num_blocks, per_request * options.max_num_seqs)
 
@@ -215,7 +160,7 @@ def _size(plan: Plan, options: EngineOptions) -> tuple[EngineLimits, int]:
 def _token_bytes(plan: Plan, options: EngineOptions) -> int:
     """What a token's keys and values take."""
     if options.device == "oracle":
-        return math.ceil(plan.kv_bytes_per_token(np.dtype(_NUMPY_TYPES[options.dtype]).itemsize))
+        return math.ceil(plan.kv_bytes_per_token(np.dtype(NUMPY_TYPES[options.dtype]).itemsize))
     return KV_TYPES[options.kv_cache_dtype].token_bytes(plan)
 
 
@@ -224,6 +169,12 @@ def _num_weights(plan: Plan) -> int:
     linears = [op for op in plan.operations if isinstance(op, Linear | MoeLinear)]
     shapes = [(op.weight.shape[-2:], _runs(plan, op)) for op in linears]
     return sum(math.prod(shape) * runs for shape, runs in shapes)
+
+
+def _num_attended(plan: Plan) -> int:
+    """Multiplications that one key takes of a row, over all layers."""
+    attentions = [op for op in plan.operations if isinstance(op, Attention)]
+    return sum(op.num_heads * (op.key_size + op.value_size) for op in attentions)
 
 
 def _runs(plan: Plan, op: Linear | MoeLinear) -> int:

@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Unpack
 
-from edgeserve.build import EngineOptions, load_model
+from edgeserve.build import load_model
 from edgeserve.config import Config
-from edgeserve.engine.engine import Request
+from edgeserve.engine.live_request import Request
 from edgeserve.engine.output import RequestFailed, RequestFinished, RequestProgress
 from edgeserve.engine.shared_engine import SharedEngine
+from edgeserve.engine_options import EngineFields, EngineOptions
 from edgeserve.loader.progress import Progress
 from edgeserve.loader.store import LicenseGate
 from edgeserve.progress_bar import PromptProgress
@@ -48,35 +49,14 @@ class LLM:
         self,
         model: str,
         *,
-        device: str = "auto",
-        dtype: str = "float32",
-        num_threads: int | None = None,
-        max_model_len: int | None = None,
-        kv_cache_memory: int | None = None,
-        kv_cache_dtype: str = "f16",
-        max_num_batched_tokens: int = 512,
-        max_num_seqs: int = 64,
-        chat_template: str | None = None,
-        prefix_caching: bool = True,
         config: Config | None = None,
         progress: Progress | None = None,
         license_gate: LicenseGate | None = None,
+        **options: Unpack[EngineFields],
     ) -> None:
-        options = EngineOptions(
-            device=device,
-            dtype=dtype,
-            num_threads=num_threads,
-            max_model_len=max_model_len,
-            kv_cache_memory=kv_cache_memory,
-            kv_cache_dtype=kv_cache_dtype,
-            max_num_batched_tokens=max_num_batched_tokens,
-            max_num_seqs=max_num_seqs,
-            chat_template=chat_template,
-            prefix_caching=prefix_caching,
-        )
         self._model = load_model(
             model,
-            options,
+            EngineOptions(**options),
             config=config or Config.from_environment(),
             clock=time.monotonic,
             progress=progress,

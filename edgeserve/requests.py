@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import SupportsIndex, TypedDict, cast
 
 from edgeserve.build import LoadedModel
-from edgeserve.engine.engine import Request
+from edgeserve.engine.live_request import Request
 from edgeserve.errors import EdgeServeError, InvalidRequestError, NotYetError, TemplateError
 from edgeserve.types import Message, SamplingParams
 

@@ -315,13 +315,17 @@ class Usage:
 
 @frozen
 class Timings:
-    """Milliseconds from submission. `first_token_ms` is TTFT; rates are derived, per second."""
+    """Milliseconds from submission. `first_token_ms` is TTFT; rates are derived, per second; the
+    ITL are what a choice's reader waited from one token to the next, 0 where there were not two."""
 
     queue_ms: float
     first_token_ms: float
     total_ms: float
     prompt_tokens_per_s: float
     decode_tokens_per_s: float
+    itl_p50_ms: float = 0.0
+    itl_p99_ms: float = 0.0
+    itl_max_ms: float = 0.0
 
 
 @frozen

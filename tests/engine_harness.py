@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from edgeserve.cache.prefix_index import PrefixIndex
-from edgeserve.engine.engine import Engine, EngineLimits, Request
+from edgeserve.engine.engine import Engine, EngineLimits
+from edgeserve.engine.live_request import Request
 from edgeserve.engine.output import EngineEvent, RequestFailed, RequestFinished, RequestProgress
 from edgeserve.errors import EdgeServeError
 from edgeserve.runner.batch import BLOCK_SIZE

@@ -12,7 +12,8 @@ from dataclasses import replace
 import pytest
 
 from edgeserve.engine.async_engine import AsyncEngine, Events
-from edgeserve.engine.engine import Engine, Request
+from edgeserve.engine.engine import Engine
+from edgeserve.engine.live_request import Request
 from edgeserve.engine.output import EngineEvent, RequestFailed, RequestFinished, RequestProgress
 from edgeserve.errors import (
     ClosedError,

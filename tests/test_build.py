@@ -11,8 +11,9 @@ from typing import Any, NoReturn
 import pytest
 
 from edgeserve.binding.weights import WeightRows
-from edgeserve.build import EngineOptions, LoadedModel, load_model
+from edgeserve.build import LoadedModel, load_model
 from edgeserve.config import Config
+from edgeserve.engine_options import EngineOptions
 from edgeserve.errors import (
     AbortedError,
     FileChangedError,

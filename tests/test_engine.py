@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 
-from edgeserve.engine.engine import Request
+from edgeserve.engine.live_request import Request
 from edgeserve.errors import (
     ContextLengthError,
     InvalidRequestError,

@@ -16,9 +16,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from edgeserve.build import EngineOptions, load_model
+from edgeserve.build import load_model
 from edgeserve.config import Config
 from edgeserve.engine.engine import Engine
+from edgeserve.engine_options import EngineOptions
 from edgeserve.types import CompletionOutput, RequestOutput, SamplingParams
 
 from .engine_harness import (

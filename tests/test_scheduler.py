@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,6 +16,22 @@ from edgeserve.errors import OutOfBlocksError
 from edgeserve.types import SamplingDefaults, SamplingParams
 
 BLOCK = 4
+
+
+class RowsBound:
+    """A step of at most `max_rows`."""
+
+    def __init__(self, max_rows: int) -> None:
+        self.room = max_rows
+
+    def begin(self, decodes: Iterable[tuple[int, int]]) -> None:
+        self.room -= sum(num_rows for _, num_rows in decodes)
+
+    def take(self, first_position: int, wanted: int, least: int = 0) -> int:
+        assert first_position >= 0
+        num_rows = min(wanted, max(self.room, least))
+        self.room -= num_rows
+        return num_rows
 
 
 class Bench:
@@ -50,7 +68,8 @@ class Bench:
         return sequence
 
     def step(self, max_rows: int | None = None) -> SchedulerOutput:
-        output = self.scheduler.schedule(max_rows)
+        bound = None if max_rows is None else RowsBound(max_rows)
+        output = self.scheduler.schedule(bound)
         self._check(output)
         for rows in output.rows:
             sequence = rows.sequence

@@ -12,7 +12,8 @@ from collections import defaultdict, deque
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
 
-from edgeserve.engine.engine import Engine, Request
+from edgeserve.engine.engine import Engine
+from edgeserve.engine.live_request import Request
 from edgeserve.engine.output import EngineEvent, RequestFailed, RequestProgress
 from edgeserve.errors import ClosedError, EdgeServeError, QueueFullError, StepError
 from edgeserve.frozen import frozen

@@ -6,10 +6,10 @@ A failed request never kills a step; a failed step fails the requests in it and 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 
 from edgeserve.cache.kv_cache import CacheCounts, KVCache
 from edgeserve.cache.prefix_index import PrefixIndex
+from edgeserve.engine.live_request import LiveRequest, Request
 from edgeserve.engine.output import (
     ChoiceOutput,
     EngineEvent,
@@ -19,7 +19,7 @@ from edgeserve.engine.output import (
 )
 from edgeserve.engine.scheduler import ScheduledRows, Scheduler
 from edgeserve.engine.sequence import Sequence
-from edgeserve.engine.step_times import StepTimes
+from edgeserve.engine.step_times import KeysSeen, StepTimes, TimeBound
 from edgeserve.errors import (
     ContextLengthError,
     EdgeServeError,
@@ -40,7 +40,7 @@ from edgeserve.runner.batch import (
 from edgeserve.runner.noise import choice_seed
 from edgeserve.runner.runner import Runner
 from edgeserve.text.tokenizer import Tokenizer
-from edgeserve.types import RequestOutput, SamplingDefaults, SamplingParams, Timings, Usage
+from edgeserve.types import SamplingDefaults
 
 
 @frozen
@@ -55,28 +55,9 @@ class EngineLimits:
     max_num_batched_tokens: int = 512
     max_num_seqs: int = 64
     max_step_s: float = 0.25
+    target_itl_s: float | None = None
     prior_s_per_row: float = 0.0
-
-
-@frozen
-class Request:
-    """What a client asked. `seed` is always known: the caller's, or one drawn for it."""
-
-    request_id: str
-    prompt: str | None
-    prompt_token_ids: tuple[int, ...]
-    params: SamplingParams
-    seed: int
-
-
-@dataclass(slots=True)
-class _LiveRequest:
-    request: Request
-    choices: list[ChoiceOutput]
-    arrived: float
-    started: float | None = None
-    first_token: float | None = None
-    ended: set[int] = field(default_factory=set[int])
+    prior_s_per_key: float = 0.0
 
 
 class Engine:
@@ -111,9 +92,15 @@ class Engine:
             max_num_batched_tokens=limits.max_num_batched_tokens,
             max_num_seqs=limits.max_num_seqs,
         )
-        self._live: dict[str, _LiveRequest] = {}
+        self._live: dict[str, LiveRequest] = {}
         self._half_taken: tuple[ScheduledRows, ...] = ()
-        self._step_times = StepTimes(limits.prior_s_per_row)
+        self._step_times = StepTimes(limits.prior_s_per_row, limits.prior_s_per_key)
+        self._bound = TimeBound(
+            self._step_times,
+            KeysSeen.of((len(g.caches), g.window) for g in runner.cache_groups),
+            max_step_s=limits.max_step_s,
+            target_itl_s=limits.target_itl_s,
+        )
 
     @property
     def has_work(self) -> bool:
@@ -161,7 +148,7 @@ class Engine:
         ]
         for choice in choices[1:]:
             choice.sequence.forks = choices[0].sequence
-        self._live[request.request_id] = _LiveRequest(request, choices, arrived)
+        self._live[request.request_id] = LiveRequest(request, choices, arrived)
         try:
             for choice in choices:
                 self._scheduler.add(choice.sequence)
@@ -185,12 +172,11 @@ class Engine:
         if self._half_taken:
             half_taken, self._half_taken = self._half_taken, ()
             return self._fail_all(half_taken, KeyboardInterrupt())
-        max_rows = self._step_times.rows_within(self.limits.max_step_s)
-        output = self._scheduler.schedule(max_rows)
+        now = self._clock()
+        output = self._scheduler.schedule(self._bound)
         scheduled = output.rows
         if not scheduled:
             return []
-        now = self._clock()
         for rows in scheduled:
             live = self._live[rows.sequence.request_id]
             live.started = now if live.started is None else live.started
@@ -198,12 +184,11 @@ class Engine:
             results = self._forward(scheduled)
         except Exception as error:  # the step's boundary: whatever broke, the engine goes on
             return self._fail_all(scheduled, error)
-        if output.num_tokens > len(scheduled):
-            # A row of a decode costs a whole pass over the weights: no measure of a prompt's rows.
-            self._step_times.observe(output.num_tokens, self._clock() - now)
         self._half_taken = scheduled
         events = self._accept(scheduled, results)
         self._half_taken = ()
+        load = self._bound.load
+        self._step_times.observe(load.num_rows, load.num_keys, self._clock() - now)
         return events
 
     def close(self) -> None:
@@ -318,12 +303,11 @@ class Engine:
         return events
 
     def _take_token(
-        self, live: _LiveRequest, choice: ChoiceOutput, answer: TokenResult
+        self, live: LiveRequest, choice: ChoiceOutput, answer: TokenResult
     ) -> list[EngineEvent]:
         sequence = choice.sequence
         sequence.token_ids.append(answer.token_id)
-        if live.first_token is None:
-            live.first_token = self._clock()
+        live.note_token(sequence.index, self._clock())
         chunk = choice.accept(answer)
         events: list[EngineEvent] = [RequestProgress(sequence.request_id, chunk)]
         if chunk.finish_reason is not None:
@@ -331,7 +315,7 @@ class Engine:
             live.ended.add(sequence.index)
             if len(live.ended) == len(live.choices):
                 del self._live[sequence.request_id]
-                output = self._output(live)
+                output = live.output(self._clock())
                 events.append(RequestFinished(sequence.request_id, output))
         return events
 
@@ -344,32 +328,6 @@ class Engine:
     ) -> list[EngineEvent]:
         failed = dict.fromkeys(rows.sequence.request_id for rows in scheduled)
         return [self._fail(request_id, _typed(error)) for request_id in failed]
-
-    def _output(self, live: _LiveRequest) -> RequestOutput:
-        now = self._clock()
-        started = live.arrived if live.started is None else live.started
-        first = now if live.first_token is None else live.first_token
-        completions = tuple(choice.completion() for choice in live.choices)
-        num_prompt = len(live.request.prompt_token_ids)
-        num_output = sum(len(completion.token_ids) for completion in completions)
-        first_choice = live.choices[0]
-        num_cached = first_choice.sequence.num_cached_tokens
-        wants_prompt = live.request.params.prompt_logprobs is not None
-        return RequestOutput(
-            request_id=live.request.request_id,
-            prompt=live.request.prompt,
-            prompt_token_ids=live.request.prompt_token_ids,
-            outputs=completions,
-            usage=Usage(num_prompt, num_output, num_cached),
-            timings=Timings(
-                queue_ms=(started - live.arrived) * 1e3,
-                first_token_ms=(first - live.arrived) * 1e3,
-                total_ms=(now - live.arrived) * 1e3,
-                prompt_tokens_per_s=_rate(num_prompt - num_cached, first - started),
-                decode_tokens_per_s=_rate(num_output - len(completions), now - first),
-            ),
-            prompt_logprobs=tuple(first_choice.prompt_logprobs) if wants_prompt else None,
-        )
 
 
 def _question(sequence: Sequence, position: int) -> ChooseToken | ScoreToken:
@@ -390,7 +348,3 @@ def _question(sequence: Sequence, position: int) -> ChooseToken | ScoreToken:
 
 def _typed(error: BaseException) -> EdgeServeError:
     return error if isinstance(error, EdgeServeError) else StepError(error)
-
-
-def _rate(count: int, seconds: float) -> float:
-    return count / seconds if seconds > 0 else 0.0

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
+from typing import Protocol
 
 from edgeserve.cache.kv_cache import KVCache
 from edgeserve.engine.sequence import Sequence
@@ -36,6 +37,18 @@ class SchedulerOutput:
     @property
     def num_tokens(self) -> int:
         return sum(rows.num_tokens for rows in self.rows)
+
+
+class StepBound(Protocol):
+    """What bounds a step further than the token budget does: engine/step_times.py."""
+
+    def begin(self, decodes: Iterable[tuple[int, int]]) -> None:
+        """A step with these decodes, (first position, rows) each, whatever they take."""
+        ...
+
+    def take(self, first_position: int, wanted: int, least: int = 0) -> int:
+        """How many of `wanted` rows of a prompt are let in; `least` always are."""
+        ...
 
 
 class Scheduler:
@@ -80,25 +93,30 @@ class Scheduler:
             self._waiting.remove(sequence)
         self._release(sequence)
 
-    def schedule(self, max_rows: int | None = None) -> SchedulerOutput:
+    def schedule(self, bound: StepBound | None = None) -> SchedulerOutput:
         """The next step's rows; every sequence's blocks for them are taken already.
 
-        `max_rows` bounds prompts further than the token budget does; decodes are never held back.
+        `bound` holds prompts back, but one always goes on; decodes it never does.
         """
         num_preempted = self._admit_and_make_room()
         budget = self._max_num_batched_tokens
-        rows: list[ScheduledRows] = []
         decodes = [s for s in self._running if s.num_uncomputed_tokens == 1][:budget]
-        rows.extend(_rows(sequence, 1) for sequence in decodes)
-        if max_rows is not None:
-            # A prompt alone always goes on; beside decodes it gets what time they leave.
-            budget = min(budget, max(max_rows, len(decodes) + 1))
+        rows = [_rows(sequence, 1) for sequence in decodes]
+        if bound is not None:
+            bound.begin((sequence.num_computed_tokens, 1) for sequence in decodes)
         budget -= len(decodes)
+        least = 1
         for sequence in self._running:
             num_tokens = min(sequence.num_uncomputed_tokens, budget)
-            if num_tokens > 0 and sequence.num_uncomputed_tokens > 1:
-                rows.append(_rows(sequence, num_tokens))
-                budget -= rows[-1].num_tokens
+            if num_tokens <= 0 or sequence.num_uncomputed_tokens == 1:
+                continue
+            if bound is not None:
+                num_tokens = bound.take(sequence.num_computed_tokens, num_tokens, least)
+                if num_tokens == 0:
+                    break
+            least = 0
+            rows.append(_rows(sequence, num_tokens))
+            budget -= rows[-1].num_tokens
         return SchedulerOutput(tuple(rows), num_preempted)
 
     def advance(self, sequence: Sequence, num_tokens: int) -> None:

@@ -11,8 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import TracebackType
 
-from edgeserve.engine.engine import Engine, Request
+from edgeserve.engine.engine import Engine
 from edgeserve.engine.fair_lock import FairLock, new_turn
+from edgeserve.engine.live_request import Request
 from edgeserve.engine.output import EngineEvent, RequestFailed, RequestProgress
 from edgeserve.errors import AbortedError, ClosedError, StepError
 from edgeserve.home_process import HomeProcess

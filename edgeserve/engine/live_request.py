@@ -1,0 +1,90 @@
+"""A request while it lives: its choices, when its tokens came, and at the end its output."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from edgeserve.engine.output import ChoiceOutput
+from edgeserve.frozen import frozen
+from edgeserve.types import RequestOutput, SamplingParams, Timings, Usage
+
+
+@frozen
+class Request:
+    """What a client asked. `seed` is always known: the caller's, or one drawn for it. Of two that
+    wait, one whose `priority` is lower goes first, unless 64 others a step of priority have."""
+
+    request_id: str
+    prompt: str | None
+    prompt_token_ids: tuple[int, ...]
+    params: SamplingParams
+    seed: int
+    priority: int = 0
+
+
+@dataclass(slots=True)
+class LiveRequest:
+    """Times are seconds of the engine's clock. `waits` are those between a choice's tokens."""
+
+    request: Request
+    choices: list[ChoiceOutput]
+    arrived: float
+    started: float | None = None
+    first_token: float | None = None
+    ended: set[int] = field(default_factory=set[int])
+    waits: array[float] = field(default_factory=lambda: array("d"))
+    _newest: dict[int, float] = field(default_factory=dict[int, float])
+
+    def note_token(self, index: int, now: float) -> None:
+        """Choice `index` got a token."""
+        if self.first_token is None:
+            self.first_token = now
+        newest = self._newest.get(index)
+        if newest is not None:
+            self.waits.append(now - newest)
+        self._newest[index] = now
+
+    def output(self, now: float) -> RequestOutput:
+        completions = tuple(choice.completion() for choice in self.choices)
+        num_prompt = len(self.request.prompt_token_ids)
+        num_output = sum(len(completion.token_ids) for completion in completions)
+        first_choice = self.choices[0]
+        num_cached = first_choice.sequence.num_cached_tokens
+        wants_prompt = self.request.params.prompt_logprobs is not None
+        return RequestOutput(
+            request_id=self.request.request_id,
+            prompt=self.request.prompt,
+            prompt_token_ids=self.request.prompt_token_ids,
+            outputs=completions,
+            usage=Usage(num_prompt, num_output, num_cached),
+            timings=self._timings(now, num_prompt - num_cached, num_output - len(completions)),
+            prompt_logprobs=tuple(first_choice.prompt_logprobs) if wants_prompt else None,
+        )
+
+    def _timings(self, now: float, num_prefilled: int, num_decoded: int) -> Timings:
+        started = self.arrived if self.started is None else self.started
+        first = now if self.first_token is None else self.first_token
+        waits = sorted(self.waits)
+        return Timings(
+            queue_ms=(started - self.arrived) * 1e3,
+            first_token_ms=(first - self.arrived) * 1e3,
+            total_ms=(now - self.arrived) * 1e3,
+            prompt_tokens_per_s=_rate(num_prefilled, first - started),
+            decode_tokens_per_s=_rate(num_decoded, now - first),
+            itl_p50_ms=_quantile(waits, 0.5) * 1e3,
+            itl_p99_ms=_quantile(waits, 0.99) * 1e3,
+            itl_max_ms=_quantile(waits, 1.0) * 1e3,
+        )
+
+
+def _rate(count: int, seconds: float) -> float:
+    return count / seconds if seconds > 0 else 0.0
+
+
+def _quantile(ascending: Sequence[float], share: float) -> float:
+    """The least value that `share` of all do not exceed; 0 of none."""
+    if not ascending:
+        return 0.0
+    return ascending[max(0, -int(-share * len(ascending) // 1) - 1)]
