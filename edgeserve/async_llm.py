@@ -113,6 +113,7 @@ class AsyncLLM:
         prompt: Prompt,
         sampling_params: SamplingParams | None = None,
         *,
+        priority: int = 0,
         schema: object = None,
         **fields: Unpack[SamplingFields],
     ) -> RequestOutput:
@@ -122,7 +123,9 @@ class AsyncLLM:
         """
         refuse_not_yet(schema=schema)
         params = params_of(sampling_params, fields)
-        return await self._finish(await asyncio.to_thread(self._requests.raw, prompt, params))
+        return await self._finish(
+            await asyncio.to_thread(self._requests.raw, prompt, params, priority)
+        )
 
     async def chat(
         self,
@@ -132,6 +135,7 @@ class AsyncLLM:
         add_generation_prompt: bool | None = None,
         continue_final_message: bool = False,
         chat_template_kwargs: Mapping[str, object] | None = None,
+        priority: int = 0,
         schema: object = None,
         tools: Sequence[Mapping[str, object]] | None = None,
         **fields: Unpack[SamplingFields],
@@ -148,6 +152,7 @@ class AsyncLLM:
             add_generation_prompt=add_generation_prompt,
             continue_final_message=continue_final_message,
             variables=chat_template_kwargs,
+            priority=priority,
         )
         return await self._finish(await asyncio.to_thread(prepare))
 
@@ -158,6 +163,7 @@ class AsyncLLM:
         *,
         continue_final_message: bool = False,
         chat_template_kwargs: Mapping[str, object] | None = None,
+        priority: int = 0,
         schema: object = None,
         tools: Sequence[Mapping[str, object]] | None = None,
         **fields: Unpack[SamplingFields],
@@ -173,6 +179,7 @@ class AsyncLLM:
             params_of(sampling_params, fields),
             continue_final_message=continue_final_message,
             variables=chat_template_kwargs,
+            priority=priority,
         )
         return AsyncTokenStream(self._engine, prepare)
 

@@ -96,13 +96,15 @@ class LLM:
         sampling_params: SamplingParams | None = None,
         *,
         progress: bool | None = None,
+        priority: int = 0,
         schema: object = None,
         **fields: Unpack[SamplingFields],
     ) -> list[RequestOutput]:
         """Continues raw prompts, all at once. One output per prompt, in order.
 
         Strings are raw: control tokens are parsed, BOS is added as the model wants it, no chat
-        template is applied. `progress` shows a bar (by default for many prompts on a terminal).
+        template is applied. A lower `priority` is computed first.
+        `progress` shows a bar (by default for many prompts on a terminal).
         Raises InvalidRequestError or ContextLengthError before anything is computed.
         """
         refuse_not_yet(schema=schema)
@@ -110,7 +112,7 @@ class LLM:
         requests: list[Request] = []
         for index, prompt in enumerate(prompts_of(prompts)):
             with naming_prompt(index):
-                requests.append(self._requests.raw(prompt, params))
+                requests.append(self._requests.raw(prompt, params, priority))
         return self._run(requests, progress)
 
     def chat(
@@ -121,6 +123,7 @@ class LLM:
         add_generation_prompt: bool | None = None,
         continue_final_message: bool = False,
         chat_template_kwargs: Mapping[str, object] | None = None,
+        priority: int = 0,
         schema: object = None,
         tools: Sequence[Mapping[str, object]] | None = None,
         **fields: Unpack[SamplingFields],
@@ -137,6 +140,7 @@ class LLM:
             add_generation_prompt=add_generation_prompt,
             continue_final_message=continue_final_message,
             variables=chat_template_kwargs,
+            priority=priority,
         )
         return self._run([request], progress=False)[0]
 
@@ -147,6 +151,7 @@ class LLM:
         *,
         continue_final_message: bool = False,
         chat_template_kwargs: Mapping[str, object] | None = None,
+        priority: int = 0,
         schema: object = None,
         tools: Sequence[Mapping[str, object]] | None = None,
         **fields: Unpack[SamplingFields],
@@ -161,6 +166,7 @@ class LLM:
             params_of(sampling_params, fields),
             continue_final_message=continue_final_message,
             variables=chat_template_kwargs,
+            priority=priority,
         )
         self._engine.submit(request, wants_progress=True)
         return TokenStream(self._engine, request.request_id)

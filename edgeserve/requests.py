@@ -17,6 +17,8 @@ from edgeserve.engine.live_request import Request
 from edgeserve.errors import EdgeServeError, InvalidRequestError, NotYetError, TemplateError
 from edgeserve.types import Message, SamplingParams
 
+_MAX_PRIORITY = 1000
+
 Prompt = str | Mapping[str, object]
 """A raw prompt: text, {"prompt": text} or {"prompt_token_ids": ids}."""
 
@@ -54,21 +56,21 @@ class RequestBuilder:
         self._model = model
         self._numbers = itertools.count(1)
 
-    def raw(self, prompt: Prompt, params: SamplingParams) -> Request:
+    def raw(self, prompt: Prompt, params: SamplingParams, priority: int = 0) -> Request:
         """Of a raw prompt: control tokens are parsed, BOS is added as the model wants it."""
         text: object = prompt
         if isinstance(prompt, Mapping) and set(prompt) <= {"prompt", "prompt_token_ids"}:
             text, ids = prompt.get("prompt"), prompt.get("prompt_token_ids")
             if ids is not None:
                 label = text if isinstance(text, str) else None
-                return self._request(label, _token_ids(ids), params)
+                return self._request(label, _token_ids(ids), params, priority)
         if not isinstance(text, str):
             raise InvalidRequestError(
                 "prompt", prompt, 'a string, {"prompt": text} or {"prompt_token_ids": ids}'
             )
         if not text:
             raise InvalidRequestError("prompt", text, "at least one character")
-        return self._request(text, self.tokenize(text), params)
+        return self._request(text, self.tokenize(text), params, priority)
 
     def chat(
         self,
@@ -78,6 +80,7 @@ class RequestBuilder:
         add_generation_prompt: bool | None = None,
         continue_final_message: bool = False,
         variables: Mapping[str, object] | None = None,
+        priority: int = 0,
     ) -> Request:
         """Of a conversation, through the chat template; `variables` are the template's own."""
         template = self._model.template
@@ -103,7 +106,7 @@ class RequestBuilder:
             add_special=not rendered.starts_with_bos,
             guard=rendered.guard,
         )
-        return self._request(rendered.plain, ids, params)
+        return self._request(rendered.plain, ids, params, priority)
 
     def either(
         self,
@@ -112,12 +115,17 @@ class RequestBuilder:
         *,
         continue_final_message: bool,
         variables: Mapping[str, object] | None,
+        priority: int = 0,
     ) -> Request:
         """Of a conversation, or of a raw prompt in a mapping."""
         if isinstance(prompt, Mapping):
-            return self.raw(prompt, params)
+            return self.raw(prompt, params, priority)
         return self.chat(
-            prompt, params, continue_final_message=continue_final_message, variables=variables
+            prompt,
+            params,
+            continue_final_message=continue_final_message,
+            variables=variables,
+            priority=priority,
         )
 
     def tokenize(
@@ -136,9 +144,17 @@ class RequestBuilder:
                 )
         return self._model.tokenizer.decode(token_ids, skip_special=skip_special)
 
-    def _request(self, text: str | None, ids: Sequence[int], params: SamplingParams) -> Request:
+    def _request(
+        self, text: str | None, ids: Sequence[int], params: SamplingParams, priority: object
+    ) -> Request:
+        if isinstance(priority, bool) or not isinstance(priority, int):
+            raise InvalidRequestError("priority", priority, "an integer")
+        if abs(priority) > _MAX_PRIORITY:
+            allowed = f"from {-_MAX_PRIORITY} to {_MAX_PRIORITY}"
+            raise InvalidRequestError("priority", priority, allowed)
         seed = secrets.randbits(63) if params.seed is None else params.seed
-        return Request(f"request-{next(self._numbers)}", text, tuple(ids), params, seed)
+        request_id = f"request-{next(self._numbers)}"
+        return Request(request_id, text, tuple(ids), params, seed, priority)
 
 
 def prompts_of(prompts: object) -> list[Prompt]:

@@ -234,6 +234,29 @@ def test_a_full_inbox_refuses_until_something_leaves_it() -> None:
     in_loop(test)
 
 
+def test_in_the_inbox_too_a_lower_priority_goes_first() -> None:
+    async def test() -> None:
+        runner = fake_runner()
+        gate = Gate(runner)
+        async with running(make_engine(runner, max_num_seqs=1)) as made:
+            ends: list[str] = []
+
+            async def ended(given: Request) -> None:
+                events = made.submit(given, wants_progress=False)
+                ends.append((await output_of(events)).request_id)
+
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(ended(request("running")))
+                await gate.step_begins()
+                for name, priority in [("a1", 0), ("b22", 1), ("c333", -1)]:
+                    tasks.create_task(ended(replace(request(name, SHORT), priority=priority)))
+                await asyncio.sleep(0)
+                gate.open()
+            assert ends == ["running", "c333", "a1", "b22"]
+
+    in_loop(test)
+
+
 # --- cancelling ----------------------------------------------------------------------------------
 
 

@@ -337,3 +337,45 @@ def test_everything_ends_within_budgets_over_any_schedule(
             bench.live.remove(gone)
             bench.scheduler.check()
     bench.run()
+
+
+# --- priorities ----------------------------------------------------------------------------------
+
+
+def test_lower_priority_goes_first_and_arrival_decides_among_equals() -> None:
+    bench = Bench(seqs=1)
+    for name, priority in [("a", 0), ("b", 1), ("c", 0), ("d", -1)]:
+        sequence = bench.sequence(name, 2, 1)
+        sequence.priority = priority
+        bench.scheduler.add(sequence)
+        bench.live.append(sequence)
+    bench.run()
+    assert bench.ended == ["d", "a", "c", "b"]
+
+
+def test_what_matters_less_gives_way_when_blocks_run_out_though_it_came_first() -> None:
+    bench = Bench(blocks=4, seqs=2)
+    patient = bench.sequence("patient", 4, 8)
+    patient.priority = 5
+    bench.scheduler.add(patient)
+    bench.live.append(patient)
+    bench.step()
+    urgent = bench.add("urgent", 4, 8)
+    bench.run()
+    assert patient.num_preemptions > 0
+    assert urgent.num_preemptions == 0
+    assert bench.ended == ["urgent", "patient"]
+
+
+def test_a_stream_of_urgent_ones_cannot_starve_what_waits() -> None:
+    bench = Bench(seqs=1)
+    patient = bench.sequence("patient", 2, 1)
+    patient.priority = 1
+    bench.scheduler.add(patient)
+    bench.live.append(patient)
+    for n in range(200):
+        bench.add(f"urgent {n}", 2, 1)
+        bench.step()
+        if "patient" in bench.ended:
+            break
+    assert len(bench.ended) == 64  # the 63 that came after it and one that ran

@@ -5,16 +5,20 @@ back to the loop that asked for them. Nothing else ever touches the engine's sta
 from __future__ import annotations
 
 import asyncio
+import itertools
 import queue
 import threading
 import weakref
-from collections import defaultdict, deque
+from bisect import insort
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
+from operator import attrgetter
 
 from edgeserve.engine.engine import Engine
 from edgeserve.engine.live_request import Request
 from edgeserve.engine.output import EngineEvent, RequestFailed, RequestProgress
+from edgeserve.engine.scheduler import PRIORITY_STEP
 from edgeserve.errors import ClosedError, EdgeServeError, QueueFullError, StepError
 from edgeserve.frozen import frozen
 from edgeserve.home_process import HomeProcess
@@ -34,9 +38,15 @@ class _Listener:
 
 @frozen
 class _Submission:
+    number: int
     request: Request
     arrived: float
     listener: _Listener
+
+    @property
+    def rank(self) -> int:
+        """As in the scheduler, but for all that wait."""
+        return self.number + PRIORITY_STEP * self.request.priority
 
 
 @frozen
@@ -57,6 +67,7 @@ class AsyncEngine:
         self._max_queued = max_queued_requests
         self._room = threading.Semaphore(max_queued_requests)
         self._home = HomeProcess()
+        self._numbers = itertools.count()
         self._lock = threading.Lock()  # nothing may follow the command that ends the thread
         self._closed = False
         # Its put() is safe in __del__, where a stream that is dropped cancels its request.
@@ -84,7 +95,7 @@ class AsyncEngine:
                 raise ClosedError
             if not self._room.acquire(blocking=False):
                 raise QueueFullError(self._max_queued)
-            self._inbox.put(_Submission(request, self._engine.now(), listener))
+            self._inbox.put(_Submission(next(self._numbers), request, self._engine.now(), listener))
         return listener.events
 
     def forget(self, request_id: str) -> None:
@@ -126,7 +137,7 @@ class _EngineThread:
         self._engine = engine
         self._inbox = inbox
         self._room = room
-        self._waiting: deque[_Submission] = deque()
+        self._waiting: list[_Submission] = []
         self._listeners: dict[str, _Listener] = {}
 
     def run(self, ended: Future[None]) -> None:
@@ -154,7 +165,7 @@ class _EngineThread:
             idle = False
             match command:
                 case _Submission():
-                    self._waiting.append(command)
+                    insort(self._waiting, command, key=attrgetter("rank"))
                     self._listeners[command.request.request_id] = command.listener
                 case _Cancellation():
                     self._cancel(command.request_id)
@@ -173,7 +184,7 @@ class _EngineThread:
     def _admit(self) -> None:
         """As many as may run at once. The others wait here, where they count as queued."""
         while self._waiting and self._engine.num_sequences < self._engine.limits.max_num_seqs:
-            submission = self._waiting.popleft()
+            submission = self._waiting.pop(0)
             self._room.release()
             try:
                 self._engine.add_request(submission.request, arrived=submission.arrived)

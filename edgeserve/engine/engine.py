@@ -237,6 +237,7 @@ class Engine:
             max_tokens=self._max_tokens(request),
             stop_ids=ends | frozenset(params.stop_token_ids),
             block_tables=self._cache.new_tables(),
+            priority=request.priority,
         )
 
     def _forward(self, scheduled: Iterable[ScheduledRows]) -> list[TokenResult]:

@@ -1,14 +1,16 @@
 """Which rows the next step computes: decodes first, then prompts, within the token budget.
 
-First come, first served. When blocks run out, the youngest running sequence gives its own back
-and is computed again later: its tokens stay, so its answer does too. A prompt that begins like one
+First come, first served, but that a lower priority goes ahead of at most 64 that came before. When
+blocks run out, the running sequence that is last in this order gives its own back and is computed
+again later: its tokens stay, so its answer does too. A prompt that begins like one
 which is being computed waits for that one's blocks, and then shares them.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from bisect import insort
 from collections.abc import Iterable
+from itertools import count
 from typing import Protocol
 
 from edgeserve.cache.kv_cache import KVCache
@@ -18,6 +20,9 @@ from edgeserve.frozen import frozen
 
 _MAX_SCORED_ROWS = 32
 """Prompt rows of one sequence that get logits in a step: a row is a megabyte at 262k tokens."""
+
+PRIORITY_STEP = 64
+"""Places in the queue that one step of priority is worth: it moves ahead, and starves nobody."""
 
 
 @frozen
@@ -59,7 +64,9 @@ class Scheduler:
         self._max_num_batched_tokens = max_num_batched_tokens
         # With a row a step for everyone who runs, a prompt always moves, and nobody starves.
         self._max_num_seqs = min(max_num_seqs, max_num_batched_tokens)
-        self._waiting: deque[Sequence] = deque()
+        self._places = count()
+        # Both in the order of their ranks.
+        self._waiting: list[Sequence] = []
         self._running: list[Sequence] = []
         # Hashes of full blocks that a running sequence has yet to compute, and by which.
         self._coming: dict[bytes, Sequence] = {}
@@ -83,7 +90,8 @@ class Scheduler:
     def add(self, sequence: Sequence) -> None:
         """Queues a sequence. Raises OutOfBlocksError if the whole pool could not hold it."""
         self.require_blocks(sequence.num_prompt_tokens + sequence.max_tokens)
-        self._waiting.append(sequence)
+        sequence.rank = next(self._places) + PRIORITY_STEP * sequence.priority
+        insort(self._waiting, sequence, key=_rank)
 
     def remove(self, sequence: Sequence) -> None:
         """Forgets a sequence that is finished or no longer wanted, and frees its blocks."""
@@ -135,7 +143,7 @@ class Scheduler:
         assert set(self._coming.values()) <= set(self._running), "nobody computes what is awaited"
 
     def _admit_and_make_room(self) -> int:
-        """Grows running sequences' tables to hold all their tokens, oldest first; then admits."""
+        """Grows running sequences' tables to hold all their tokens, in order; then admits."""
         num_preempted = 0
         index = 0
         while index < len(self._running):
@@ -150,7 +158,7 @@ class Scheduler:
         return num_preempted
 
     def _admit(self) -> None:
-        """In order of arrival, but past those that await another's blocks: their place is kept."""
+        """In order, but past those that await another's blocks: their place is kept."""
         at = 0
         while at < len(self._waiting) and len(self._running) + at < self._max_num_seqs:
             sequence = self._waiting[at]
@@ -160,7 +168,7 @@ class Scheduler:
                 at += 1
             elif self._start(sequence):
                 del self._waiting[at]
-                self._running.append(sequence)
+                insort(self._running, sequence, key=_rank)
             else:
                 return
 
@@ -227,7 +235,7 @@ class Scheduler:
     def _preempt(self, sequence: Sequence) -> None:
         self._release(sequence)
         sequence.num_preemptions += 1
-        self._waiting.appendleft(sequence)
+        insort(self._waiting, sequence, key=_rank)
 
     def _release(self, sequence: Sequence) -> None:
         self._came(sequence, sequence.prefix_hashes[sequence.block_tables.num_indexed + 1 :])
@@ -239,6 +247,10 @@ class Scheduler:
         for block_hash in hashes:
             if self._coming.get(block_hash) is sequence:
                 del self._coming[block_hash]
+
+
+def _rank(sequence: Sequence) -> int:
+    return sequence.rank
 
 
 def _rows(sequence: Sequence, num_tokens: int) -> ScheduledRows:

@@ -17,6 +17,7 @@ class Sequence:
     `num_cached_tokens` of the prompt were found in the cache when it first ran. `forks` is the
     request's first choice, whose prompt this one shares. `prefix_hashes` are those of its full
     blocks; the one that is `awaited` is of a block which another sequence is about to compute.
+    Lower `rank`s go first: the scheduler makes them of arrival and `priority`.
     """
 
     request_id: str
@@ -28,6 +29,8 @@ class Sequence:
     max_tokens: int
     stop_ids: frozenset[int]
     block_tables: BlockTables
+    priority: int = 0
+    rank: int = 0
     num_prompt_tokens: int = 0
     num_computed_tokens: int = 0
     num_scored_tokens: int = 0
