@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from edgeserve.cache.kv_cache import Growth
 from edgeserve.cache.prefix_index import PrefixIndex
 from edgeserve.config import Config
 from edgeserve.engine.engine import Engine, EngineLimits
@@ -32,6 +33,8 @@ from edgeserve.text.tokenizer import Tokenizer, build_tokenizer
 from edgeserve.types import Metadata, SamplingDefaults
 
 _ENGINE_SHARE_OF_MEMORY = 0.5
+_SLAB_BYTES = 128 << 20
+_LEFT_ALONE_BYTES = 256 << 20
 # Weights multiplied a second, before the first step has told: low, so that it is short.
 _NATIVE_PRIOR_RATE = 50e9
 _ORACLE_PRIOR_RATE = 5e9
@@ -88,7 +91,7 @@ def load_model(
             _close_once_made(loading)
             raise
     index = _prefix_index(plan, file, runner) if options.prefix_caching else None
-    engine = Engine(runner, tokenizer, limits, defaults, clock, index)
+    engine = Engine(runner, tokenizer, limits, defaults, clock, index, _growth(runner))
     return LoadedModel(
         source, resolved.path, file.metadata, plan, engine, tokenizer, template, defaults
     )
@@ -116,6 +119,16 @@ def _runner(
         kernels=config.kernels,
         kv_cache_dtype=options.kv_cache_dtype,
     )
+
+
+def _growth(runner: Runner) -> Growth:
+    """Pools take memory as they need it, and only while the machine has some to spare."""
+
+    def may_grow(group: int, num_blocks: int) -> bool:
+        return available_memory() - num_blocks * runner.block_bytes(group) >= _LEFT_ALONE_BYTES
+
+    block_bytes = sum(runner.block_bytes(group) for group in range(len(runner.cache_groups)))
+    return Growth(max(1, _SLAB_BYTES // max(1, block_bytes)), may_grow)
 
 
 def _prefix_index(plan: Plan, file: ModelFile, runner: Runner) -> PrefixIndex | None:

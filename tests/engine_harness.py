@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from edgeserve.cache.kv_cache import Growth
 from edgeserve.cache.prefix_index import PrefixIndex
 from edgeserve.engine.engine import Engine, EngineLimits
 from edgeserve.engine.live_request import Request
@@ -92,10 +93,12 @@ def make_engine(
     tokenizer: Tokenizer | None = None,
     clock: Callable[[], float] = lambda: 0.0,
     prefix_caching: bool = True,
+    growth: Growth | None = None,
 ) -> Engine:
     limits = EngineLimits(max_model_len, max_num_batched_tokens, max_num_seqs)
     index = PrefixIndex(b"", BLOCK_SIZE) if prefix_caching else None
-    return Engine(runner, tokenizer or tiny_tokenizer(), limits, SamplingDefaults(), clock, index)
+    tokenizer = tokenizer or tiny_tokenizer()
+    return Engine(runner, tokenizer, limits, SamplingDefaults(), clock, index, growth)
 
 
 def poison_reused_blocks(engine: Engine) -> None:

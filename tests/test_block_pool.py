@@ -22,12 +22,26 @@ def test_new_blocks_come_lowest_first() -> None:
     assert (pool.num_available, pool.num_blocks) == (1, 4)
 
 
-def test_block_that_is_free_longest_comes_next() -> None:
+def test_block_that_was_used_last_comes_next() -> None:
     pool = BlockPool(4, ignored)
     pool.take(4)
     pool.give_back([2])
     pool.give_back([0, 3])
-    assert pool.take(3) == [2, 0, 3]
+    assert pool.take(3) == [3, 0, 2]
+
+
+def test_pool_that_grows_gives_what_was_used_before_what_is_new() -> None:
+    pool = BlockPool(5, ignored, num_usable=2)
+    assert (pool.num_available, pool.num_usable, pool.num_blocks) == (2, 2, 5)
+    assert pool.take(2) == [0, 1]
+    pool.give_back([0])
+    pool.grow(2)
+    assert (pool.num_free, pool.num_usable) == (3, 4)
+    assert pool.take(2) == [0, 2]
+    pool.grow(9)
+    assert pool.num_usable == 5
+    assert pool.take(2) == [3, 4]
+    pool.check(set())
 
 
 def test_giving_back_what_is_not_held_is_an_error() -> None:
@@ -109,13 +123,14 @@ def test_check_finds_what_is_wrong(break_it: Callable[[BlockPool], object], mess
         pool.check({1})
 
 
-moves = st.lists(st.tuples(st.sampled_from(["take", "hold", "keep", "give"]), st.integers(0, 99)))
+MOVES = ["take", "hold", "keep", "give", "grow"]
+moves = st.lists(st.tuples(st.sampled_from(MOVES), st.integers(0, 99)))
 
 
 @given(moves)
 def test_books_balance_over_any_history(history: list[tuple[str, int]]) -> None:
     kept: set[int] = set()
-    pool = BlockPool(6, kept.remove)  # a block that was evicted twice would raise
+    pool = BlockPool(6, kept.remove, num_usable=3)  # a block that was evicted twice would raise
     held: Counter[int] = Counter()
     for move, at in history:
         holdable = sorted(kept | set(held))
@@ -136,7 +151,9 @@ def test_books_balance_over_any_history(history: list[tuple[str, int]]) -> None:
             block = sorted(held)[at % len(held)]
             pool.give_back([block])
             held -= Counter([block])
+        elif move == "grow":
+            pool.grow(at % 3)
         pool.check(kept)
         assert pool.counts == [held[block] for block in range(6)]
         held = +held
-        assert pool.num_available == 6 - len(held)
+        assert pool.num_available == pool.num_usable - len(held)

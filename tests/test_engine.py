@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 
+from edgeserve.cache.kv_cache import Growth
 from edgeserve.engine.live_request import Request
 from edgeserve.errors import (
     ContextLengthError,
@@ -15,6 +16,7 @@ from edgeserve.errors import (
     LibraryError,
     NonFiniteLogitsError,
     OutOfBlocksError,
+    OutOfMemoryError,
     StepError,
 )
 from edgeserve.runner.batch import Batch
@@ -515,3 +517,32 @@ def test_decodes_do_not_shorten_the_chunks_of_the_next_prompt() -> None:
     bench.add("second", [6] * 200, SamplingParams(max_tokens=1))
     bench.run()
     assert runner.batches[0].num_rows >= 100
+
+
+# --- memory that is not there --------------------------------------------------------------------
+
+
+def test_request_that_memory_has_no_room_for_fails_and_others_go_on() -> None:
+    room = [0]
+    growth = Growth(slab_blocks=4, may_grow=lambda _group, num_blocks: num_blocks <= room[0])
+    bench = Harness(make_engine(fake(), growth=growth))
+    bench.add("long", [5] * 100, GREEDY)
+    bench.add("short", PROMPTS["a"], GREEDY)
+    bench.run()
+    assert isinstance(bench.errors["long"], OutOfMemoryError)
+    assert "100 tokens" in str(bench.errors["long"])
+    assert bench.answer("short").outputs == alone(PROMPTS["a"])
+    room[0] = 100
+    bench.add("again", [5] * 100, GREEDY)
+    bench.run()
+    assert bench.answer("again").outputs == alone([5] * 100)
+
+
+def test_request_that_outgrows_memory_fails_once_nobody_else_holds_any() -> None:
+    growth = Growth(slab_blocks=4, may_grow=lambda _group, _num_blocks: False)
+    bench = Harness(make_engine(fake(), growth=growth))
+    bench.add("other", [9] * 30, GREEDY)
+    bench.add("grows", [5] * 30, SamplingParams(temperature=0.0, max_tokens=60, ignore_eos=True))
+    bench.run()
+    assert isinstance(bench.errors["grows"], OutOfMemoryError)
+    assert bench.answer("other").outputs == alone([9] * 30)

@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from edgeserve.build import load_model
+from edgeserve.cache.kv_cache import Growth
 from edgeserve.config import Config
 from edgeserve.engine.engine import Engine
 from edgeserve.engine_options import EngineOptions
@@ -126,8 +127,24 @@ def uneven_clock() -> Callable[[], float]:
     return clock
 
 
+def uneven_memory() -> Callable[[int, int], bool]:
+    """A machine that has memory to spare every third time."""
+    state = [0]
+
+    def may_grow(_group: int, _num_blocks: int) -> bool:
+        state[0] += 1
+        return state[0] % 3 == 0
+
+    return may_grow
+
+
 def fake_engine(
-    num_blocks: int, batched: int, seqs: int = 64, *, prefix_caching: bool = False
+    num_blocks: int,
+    batched: int,
+    seqs: int = 64,
+    *,
+    prefix_caching: bool = False,
+    growth: Growth | None = None,
 ) -> Engine:
     runner = FakeRunner(
         hashed_logits(VOCAB_SIZE, spread=3.0), num_blocks=num_blocks, windows=(24, 5)
@@ -140,6 +157,7 @@ def fake_engine(
         tokenizer=TOKENIZER,
         clock=uneven_clock(),
         prefix_caching=prefix_caching,
+        growth=growth,
     )
     poison_reused_blocks(engine)
     return engine
@@ -157,7 +175,9 @@ def test_answers_do_not_depend_on_the_schedule_or_on_what_is_cached(
     schedule: list[Ask], batched: int, seqs: int, num_blocks: int, prefix_caching: bool
 ) -> None:
     alone = [answer_alone(fake_engine(60, 512), ask) for ask in schedule]
-    engine = fake_engine(num_blocks, batched, seqs, prefix_caching=prefix_caching)
+    # Nine blocks hold each request alone; for more there is memory now and then.
+    growth = Growth(9, uneven_memory()) if num_blocks > 9 else None
+    engine = fake_engine(num_blocks, batched, seqs, prefix_caching=prefix_caching, growth=growth)
     assert answers_together(engine, schedule) == alone
     if prefix_caching:
         assert answers_together(engine, schedule[::-1]) == alone[::-1]

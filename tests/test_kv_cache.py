@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edgeserve.cache.kv_cache import BlockTables, KVCache
+from edgeserve.cache.kv_cache import BlockTables, Growth, KVCache
 from edgeserve.cache.prefix_index import PrefixIndex
 
 BLOCK = 4
@@ -355,3 +355,84 @@ def _write(
             for seen in range(first, position + 1):
                 cell = bytes_of[group, table[seen // 2]][seen % 2]
                 assert cell == tuple(timeline.token_ids[: seen + 1])
+
+
+# --- growing -------------------------------------------------------------------------------------
+
+
+class Memory:
+    """So many blocks are granted, of whichever group."""
+
+    def __init__(self, num_blocks: int) -> None:
+        self.left = num_blocks
+        self.asked: list[tuple[int, int]] = []
+
+    def may_grow(self, group: int, num_blocks: int) -> bool:
+        self.asked.append((group, num_blocks))
+        if num_blocks > self.left:
+            return False
+        self.left -= num_blocks
+        return True
+
+
+def growing(memory: Memory, num_blocks: int = 64) -> KVCache:
+    return KVCache(
+        windows=[None, 6],
+        num_blocks=num_blocks,
+        block_size=BLOCK,
+        index=PrefixIndex(b"", BLOCK),
+        growth=Growth(slab_blocks=4, may_grow=memory.may_grow),
+    )
+
+
+def test_pools_grow_slab_by_slab_and_only_as_far_as_needed() -> None:
+    memory = Memory(1000)
+    cache = growing(memory)
+    tables = cache.new_tables()
+    assert cache.extend(tables, 0, 4 * BLOCK)
+    assert memory.asked == []
+    assert cache.extend(tables, 0, 9 * BLOCK)
+    assert memory.asked == [(0, 4), (0, 4), (1, 4), (1, 4)]
+    cache.check([tables])
+    cache.release(tables)
+    assert (cache.occupancy(), cache.num_available()) == (0.0, [12, 12])
+    again = cache.new_tables()
+    assert cache.extend(again, 0, 12 * BLOCK)
+    assert len(memory.asked) == 4
+    assert cache.occupancy() == 12 / 64
+
+
+def test_pool_never_grows_past_its_blocks() -> None:
+    memory = Memory(1000)
+    cache = growing(memory, num_blocks=6)
+    tables = cache.new_tables()
+    assert cache.extend(tables, 0, 6 * BLOCK)
+    assert memory.asked == [(0, 2), (1, 2)]
+    assert not cache.extend(tables, 0, 7 * BLOCK)
+
+
+def test_without_memory_what_was_kept_is_evicted_and_else_nothing_is_taken() -> None:
+    memory = Memory(8)
+    cache = growing(memory)
+    first = Timeline(cache, list(range(8 * BLOCK)))
+    first.run()
+    assert memory.left == 0
+    asked = len(memory.asked)
+    second = Timeline(cache, list(range(100, 100 + 8 * BLOCK)))
+    second.run()
+    assert cache.counts.evicted > 0
+    assert len(memory.asked) > asked  # it was asked for, before anything was evicted
+    tables = cache.new_tables()
+    assert not cache.extend(tables, 0, 9 * BLOCK)
+    assert tables.held(0) == []
+    cache.check([tables])
+    memory.left = 100
+    assert cache.extend(tables, 0, 9 * BLOCK)
+
+
+def test_memory_that_was_refused_is_asked_for_again_after_a_while() -> None:
+    memory = Memory(0)
+    cache = growing(memory)
+    for n in range(100):
+        Timeline(cache, [n + 100 * i for i in range(3 * BLOCK)]).run()
+    assert 2 <= len(memory.asked) < 20

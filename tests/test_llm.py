@@ -201,6 +201,9 @@ def test_fields_are_keywords_or_a_value_but_not_both(llm: LLM) -> None:
         llm.generate("x", LONG, seed=3)
     with pytest.raises(InvalidRequestError, match="sampling_params"):
         llm.generate("x", {"seed": 3})  # type: ignore[arg-type]
+    for priority in (True, 0.5, 1001, "high"):
+        with pytest.raises(InvalidRequestError, match="priority"):
+            llm.chat("x", LONG, priority=priority)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", ["temprature", "max_new_tokens", "progres"])

@@ -7,18 +7,23 @@ step; whoever has the bytes copies and clears them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from edgeserve.cache.block_pool import BlockPool
 from edgeserve.cache.prefix_index import PrefixIndex
+from edgeserve.frozen import frozen
 
 Found = list[dict[int, int]]
 """For each cache group, the block ids of some block numbers of a prefix."""
 
 _BEHIND = 0
 """What a table says where a block is no longer held: any id will do, as nothing reads there."""
+
+
+_TRIES_BETWEEN = 64
+"""So often a pool without memory evicts before it asks again: asking reads the system's files."""
 
 
 @dataclass(slots=True)
@@ -52,9 +57,19 @@ class CacheCounts:
     evicted: int = 0
 
 
+@frozen
+class Growth:
+    """Pools begin with `slab_blocks` blocks and grow by as many at a time, while `may_grow` allows
+    what that takes of memory; it is asked with the cache group and a number of blocks."""
+
+    slab_blocks: int
+    may_grow: Callable[[int, int], bool]
+
+
 class KVCache:
-    """One pool of `num_blocks` blocks for each cache group. `windows[g]` is how far back a row of
-    group g looks, itself included, or None for all the way. Without an index nothing is shared.
+    """One pool of up to `num_blocks` blocks for each cache group. `windows[g]` is how far back a
+    row of group g looks, itself included, or None for all the way. Without an index nothing is
+    shared, and without `growth` the pools have all their blocks from the beginning.
     """
 
     def __init__(
@@ -64,14 +79,18 @@ class KVCache:
         num_blocks: int,
         block_size: int,
         index: PrefixIndex | None = None,
+        growth: Growth | None = None,
     ) -> None:
         self._windows = tuple(windows)
         self._block_size = block_size
         self._num_blocks = num_blocks
         self._index = index
         self._counts = CacheCounts()
+        self._growth = growth
+        self._refused = [0] * len(self._windows)
+        usable = None if growth is None else growth.slab_blocks
         self._pools = [
-            BlockPool(num_blocks, partial(self._forget, group))
+            BlockPool(num_blocks, partial(self._forget, group), usable)
             for group in range(len(self._windows))
         ]
         self.pending_copies: list[list[tuple[int, int]]] = [[] for _ in self._windows]
@@ -151,7 +170,7 @@ class KVCache:
         """
         writes = first // self._block_size
         missing = self.missing(tables, first, num_tokens)
-        if any(n > pool.num_available for n, pool in zip(missing, self._pools, strict=True)):
+        if not all(self._grown(group, n) for group, n in enumerate(missing)):
             return False
         for group, (table, n, pool) in enumerate(
             zip(tables.groups, missing, self._pools, strict=True)
@@ -219,7 +238,7 @@ class KVCache:
         """The fullest pool's held share, 0 to 1."""
         if not self._pools or self._num_blocks == 0:
             return 0.0
-        return max(1.0 - pool.num_available / pool.num_blocks for pool in self._pools)
+        return max((p.num_usable - p.num_available) / p.num_blocks for p in self._pools)
 
     def check(self, live_tables: Sequence[BlockTables]) -> None:
         """Raises AssertionError unless each block is held exactly by the live tables that name
@@ -233,6 +252,21 @@ class KVCache:
                 for block in tables.held(group):
                     counts[block] += 1
             assert counts == pool.counts, f"group {group}: tables hold {counts}, not {pool.counts}"
+
+    def _grown(self, group: int, count: int) -> bool:
+        """Whether a pool can give `count` blocks. It grows before anything that may be found again
+        is evicted, and asks for memory again a while after it was refused."""
+        pool, growth = self._pools[group], self._growth
+        while growth is not None and count > pool.num_free and pool.num_usable < self._num_blocks:
+            if self._refused[group] > 0 and count <= pool.num_available:
+                self._refused[group] -= 1
+                break
+            slab = min(growth.slab_blocks, self._num_blocks - pool.num_usable)
+            if not growth.may_grow(group, slab):
+                self._refused[group] = _TRIES_BETWEEN
+                break
+            pool.grow(slab)
+        return count <= pool.num_available
 
     def _find(self, hashes: Sequence[bytes], token_ids: Sequence[int]) -> tuple[int, Found]:
         """The most blocks for which every group has what it needs, and those: of a full group

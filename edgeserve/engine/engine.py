@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from edgeserve.cache.kv_cache import CacheCounts, KVCache
+from edgeserve.cache.kv_cache import CacheCounts, Growth, KVCache
 from edgeserve.cache.prefix_index import PrefixIndex
 from edgeserve.engine.live_request import LiveRequest, Request
 from edgeserve.engine.output import (
@@ -26,6 +26,7 @@ from edgeserve.errors import (
     InvalidRequestError,
     LibraryError,
     NonFiniteLogitsError,
+    OutOfMemoryError,
     StepError,
 )
 from edgeserve.frozen import frozen
@@ -64,6 +65,7 @@ class Engine:
     """Many requests over one runner. `clock` gives seconds; answers never depend on it.
 
     `index` finds the blocks of prefixes that were computed before; without one nothing is shared.
+    `growth` lets the cache take its memory little by little.
     """
 
     def __init__(
@@ -74,6 +76,7 @@ class Engine:
         defaults: SamplingDefaults,
         clock: Callable[[], float],
         index: PrefixIndex | None = None,
+        growth: Growth | None = None,
     ) -> None:
         self.limits = limits
         self.defaults = defaults
@@ -86,6 +89,7 @@ class Engine:
             num_blocks=runner.num_blocks,
             block_size=BLOCK_SIZE,
             index=index,
+            growth=growth,
         )
         self._scheduler = Scheduler(
             self._cache,
@@ -175,6 +179,9 @@ class Engine:
         now = self._clock()
         output = self._scheduler.schedule(self._bound)
         scheduled = output.rows
+        if output.unable is not None:
+            what = f"the keys and values of {len(output.unable.token_ids)} tokens"
+            return [self._fail(output.unable.request_id, OutOfMemoryError(what))]
         if not scheduled:
             return []
         for rows in scheduled:

@@ -36,8 +36,11 @@ class ScheduledRows:
 
 @frozen
 class SchedulerOutput:
+    """`unable` is a sequence that has the pools to itself and still finds no room in memory."""
+
     rows: tuple[ScheduledRows, ...]
     num_preempted: int = 0
+    unable: Sequence | None = None
 
     @property
     def num_tokens(self) -> int:
@@ -125,7 +128,10 @@ class Scheduler:
             least = 0
             rows.append(_rows(sequence, num_tokens))
             budget -= rows[-1].num_tokens
-        return SchedulerOutput(tuple(rows), num_preempted)
+        # Nobody waits for a sequence that does not run, so the first is not waiting for others.
+        idle = not self._running and num_preempted == 0
+        unable = self._waiting[0] if idle and self._waiting else None
+        return SchedulerOutput(tuple(rows), num_preempted, unable)
 
     def advance(self, sequence: Sequence, num_tokens: int) -> None:
         """So many more tokens of a sequence are computed: others may find their blocks."""
