@@ -302,11 +302,16 @@ class CompletionOutput:
 
 @frozen
 class Usage:
-    """Token counts of a request. `cached_tokens` of the prompt were not computed again."""
+    """Token counts of a request. `cached_tokens` of the prompt were not computed again.
+
+    Of `num_draft_tokens` that speculation proposed, `num_accepted_tokens` are in the answer.
+    """
 
     prompt_tokens: int
     completion_tokens: int
     cached_tokens: int = 0
+    num_draft_tokens: int = 0
+    num_accepted_tokens: int = 0
 
     @property
     def total_tokens(self) -> int:

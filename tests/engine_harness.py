@@ -11,11 +11,19 @@ from edgeserve.cache.prefix_index import PrefixIndex
 from edgeserve.engine.engine import Engine, EngineLimits
 from edgeserve.engine.live_request import Request
 from edgeserve.engine.output import EngineEvent, RequestFailed, RequestFinished, RequestProgress
+from edgeserve.engine.speculation.speculator import Speculator
 from edgeserve.errors import EdgeServeError
 from edgeserve.runner.batch import BLOCK_SIZE
 from edgeserve.runner.runner import Runner
 from edgeserve.text.tokenizer import Tokenizer, build_tokenizer
-from edgeserve.types import RequestOutput, SamplingDefaults, SamplingParams, Timings, TokenChunk
+from edgeserve.types import (
+    RequestOutput,
+    SamplingDefaults,
+    SamplingParams,
+    Timings,
+    TokenChunk,
+    Usage,
+)
 
 from .tiny_models import DEFAULTS, describe
 
@@ -75,9 +83,9 @@ class Harness:
             assert self.num_steps < max_steps, "a request that never ends"
 
     def answer(self, request_id: str) -> RequestOutput:
-        """The output but for what the clock said, and for what had been computed before."""
+        """The output but for what the clock said, what had been computed before, and drafts."""
         output = self.outputs[request_id]
-        usage = replace(output.usage, cached_tokens=0)
+        usage = Usage(output.usage.prompt_tokens, output.usage.completion_tokens)
         return replace(output, timings=NO_TIME, usage=usage)
 
     def streamed_text(self, request_id: str, index: int = 0) -> str:
@@ -94,11 +102,12 @@ def make_engine(
     clock: Callable[[], float] = lambda: 0.0,
     prefix_caching: bool = True,
     growth: Growth | None = None,
+    speculator: Speculator | None = None,
 ) -> Engine:
     limits = EngineLimits(max_model_len, max_num_batched_tokens, max_num_seqs)
     index = PrefixIndex(b"", BLOCK_SIZE) if prefix_caching else None
     tokenizer = tokenizer or tiny_tokenizer()
-    return Engine(runner, tokenizer, limits, SamplingDefaults(), clock, index, growth)
+    return Engine(runner, tokenizer, limits, SamplingDefaults(), clock, index, growth, speculator)
 
 
 def poison_reused_blocks(engine: Engine) -> None:

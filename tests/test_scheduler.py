@@ -88,7 +88,7 @@ class Bench:
 
     def _check(self, output: SchedulerOutput) -> None:
         self.scheduler.check()
-        assert output.num_tokens <= self.budget
+        assert output.num_rows <= self.budget
         assert self.scheduler.num_running <= self.seqs
         sequences = [rows.sequence for rows in output.rows]
         assert len(set(map(id, sequences))) == len(sequences)

@@ -54,12 +54,12 @@ def test_stop_token_that_is_also_the_last_ends_it_by_stop() -> None:
 
 def test_before_min_tokens_stop_tokens_are_banned_and_do_not_stop() -> None:
     seq = sequence(min_tokens=2)
-    assert seq.banned_ids == [7, 9]
+    assert seq.banned_ids() == [7, 9]
     seq.token_ids.append(9)  # as when every token was banned
     assert seq.finish_after(9) is None
-    assert seq.banned_ids == [7, 9]
+    assert seq.banned_ids() == [7, 9]
     seq.token_ids.append(50)
-    assert seq.banned_ids == []
+    assert seq.banned_ids() == []
     seq.token_ids.append(9)
     assert seq.finish_after(9) == "stop"
 
@@ -75,7 +75,7 @@ def test_before_min_tokens_stop_tokens_are_banned_and_do_not_stop() -> None:
 )
 def test_history_is_given_to_samplers_that_need_it(fields: dict[str, float], needed: bool) -> None:
     seq = sequence(**fields)
-    assert list(seq.history) == ([0, 1, 2] if needed else [])
+    assert list(seq.history()) == ([0, 1, 2] if needed else [])
 
 
 def test_prompt_scores_are_wanted_once_and_by_the_first_choice() -> None:

@@ -113,6 +113,10 @@ class KVCache:
         """Blocks that hold `num_tokens` positions."""
         return -(-num_tokens // self._block_size)
 
+    def with_a_block_less(self, num_tokens: int) -> int:
+        """The most positions that need a block less than `num_tokens` do."""
+        return (num_tokens - 1) // self._block_size * self._block_size
+
     def new_tables(self) -> BlockTables:
         return BlockTables.empty(len(self._pools))
 
@@ -224,6 +228,15 @@ class KVCache:
                 tables.num_behind[group] = end
                 self._pools[group].give_back(gone)
                 self._counts.behind += len(gone)
+
+    def trim(self, tables: BlockTables, num_tokens: int) -> None:
+        """Gives back blocks past those that hold `num_tokens` positions."""
+        end = self.blocks_for(num_tokens)
+        for table, pool in zip(tables.groups, self._pools, strict=True):
+            if len(table) > end:
+                beyond = table[end:]
+                del table[end:]
+                pool.give_back(beyond)
 
     def release(self, tables: BlockTables) -> None:
         """Gives a sequence's blocks back, the last first: a prefix outlives what continues it."""

@@ -17,8 +17,10 @@ from edgeserve.engine.output import (
     RequestFinished,
     RequestProgress,
 )
-from edgeserve.engine.scheduler import ScheduledRows, Scheduler
+from edgeserve.engine.questions import questions, row_group
+from edgeserve.engine.scheduler import ScheduledRows, Scheduler, SchedulerOutput
 from edgeserve.engine.sequence import Sequence
+from edgeserve.engine.speculation.speculator import Speculator
 from edgeserve.engine.step_times import KeysSeen, StepTimes, TimeBound
 from edgeserve.errors import (
     ContextLengthError,
@@ -30,14 +32,7 @@ from edgeserve.errors import (
     StepError,
 )
 from edgeserve.frozen import frozen
-from edgeserve.runner.batch import (
-    BLOCK_SIZE,
-    Batch,
-    ChooseToken,
-    RowGroup,
-    ScoreToken,
-    TokenResult,
-)
+from edgeserve.runner.batch import BLOCK_SIZE, Batch, TokenResult
 from edgeserve.runner.noise import choice_seed
 from edgeserve.runner.runner import Runner
 from edgeserve.text.tokenizer import Tokenizer
@@ -77,12 +72,14 @@ class Engine:
         clock: Callable[[], float],
         index: PrefixIndex | None = None,
         growth: Growth | None = None,
+        speculator: Speculator | None = None,
     ) -> None:
         self.limits = limits
         self.defaults = defaults
         self._runner = runner
         self._tokenizer = tokenizer
         self._clock = clock
+        self._speculator = speculator
         self._num_groups = len(runner.cache_groups)
         self._cache = KVCache(
             windows=[group.window for group in runner.cache_groups],
@@ -165,7 +162,7 @@ class Engine:
         live = self._live.pop(request_id, None)
         for choice in live.choices if live is not None else ():
             choice.sequence.finish_reason = choice.sequence.finish_reason or "abort"
-            self._scheduler.remove(choice.sequence)
+            self._remove(choice.sequence)
 
     def step(self) -> list[EngineEvent]:
         """One forward pass for whoever is due, and what came of it.
@@ -177,7 +174,8 @@ class Engine:
             half_taken, self._half_taken = self._half_taken, ()
             return self._fail_all(half_taken, KeyboardInterrupt())
         now = self._clock()
-        output = self._scheduler.schedule(self._bound)
+        output = self._with_drafts(self._scheduler.schedule(self._bound))
+        drafted = now if self._speculator is None else self._clock()
         scheduled = output.rows
         if output.unable is not None:
             what = f"the keys and values of {len(output.unable.token_ids)} tokens"
@@ -195,7 +193,10 @@ class Engine:
         events = self._accept(scheduled, results)
         self._half_taken = ()
         load = self._bound.load
-        self._step_times.observe(load.num_rows, load.num_keys, self._clock() - now)
+        ended = self._clock()
+        self._step_times.observe(load.num_rows, load.num_keys, ended - now)
+        if self._speculator is not None and all(rows.num_tokens == 1 for rows in scheduled):
+            self._speculator.observe(output.num_rows, ended - drafted)
         return events
 
     def close(self) -> None:
@@ -247,17 +248,22 @@ class Engine:
             priority=request.priority,
         )
 
+    def _with_drafts(self, output: SchedulerOutput) -> SchedulerOutput:
+        """Drafts of what decodes will say, where no prompt takes the step's time."""
+        decoding = [rows.sequence for rows in output.rows if rows.sequence.is_decoding]
+        if self._speculator is None or len(decoding) < len(output.rows):
+            return output
+        room = self.limits.max_num_batched_tokens - output.num_rows
+        drafts = self._speculator.drafts(decoding, output.num_rows, room)
+        output = self._scheduler.add_drafts(output, drafts) if drafts else output
+        for rows in output.rows:
+            if rows.draft:
+                self._bound.load.add(len(rows.sequence.token_ids), len(rows.draft))
+        return output
+
     def _forward(self, scheduled: Iterable[ScheduledRows]) -> list[TokenResult]:
-        groups: list[RowGroup] = []
-        wanted: list[ChooseToken | ScoreToken] = []
-        for rows in scheduled:
-            sequence = rows.sequence
-            first = sequence.num_computed_tokens
-            end = first + rows.num_tokens
-            tables = sequence.block_tables.groups
-            tokens = sequence.token_ids[first:end]
-            groups.append(RowGroup(tokens, first, tables, rows.num_logits_rows))
-            wanted.extend(_question(sequence, p) for p in range(end - rows.num_logits_rows, end))
+        groups = [row_group(rows) for rows in scheduled]
+        wanted = [question for rows in scheduled for question in questions(rows)]
         self._copy_blocks()
         self._runner.execute(Batch.from_groups(groups, self._num_groups))
         results = self._runner.sample(wanted)
@@ -279,36 +285,42 @@ class Engine:
         remaining = iter(results)
         for rows in scheduled:
             answers = [next(remaining) for _ in range(rows.num_logits_rows)]
-            sequence = rows.sequence
-            first_answer = sequence.num_computed_tokens + rows.num_tokens - len(answers)
             # A choice of this request may have failed earlier in this very step.
-            if sequence.request_id not in self._live:
+            if rows.sequence.request_id not in self._live:
                 continue
-            self._scheduler.advance(sequence, rows.num_tokens)
             try:
-                events.extend(self._take_answers(sequence, first_answer, answers))
+                self._take_answers(rows, answers, events)
             except Exception as error:  # an answer that makes no sense ends its request only
-                events.append(self._fail(sequence.request_id, _typed(error)))
+                events.append(self._fail(rows.sequence.request_id, _typed(error)))
         return events
 
     def _take_answers(
-        self, sequence: Sequence, position: int, answers: list[TokenResult]
-    ) -> list[EngineEvent]:
-        """The answers for rows at `position`, …: prompt scores, and at the end a new token."""
+        self, rows: ScheduledRows, answers: list[TokenResult], events: list[EngineEvent]
+    ) -> None:
+        """Prompt scores, and at the end a new token; as many more as a draft foresaw."""
+        sequence = rows.sequence
         live = self._live[sequence.request_id]
         choice = live.choices[sequence.index]
-        events: list[EngineEvent] = []
+        self._scheduler.advance(sequence, rows.num_tokens)
+        position = sequence.num_computed_tokens - rows.num_logits_rows + len(rows.draft)
+        draft = iter(rows.draft)
+        sequence.num_draft_tokens += len(rows.draft)
         for answer in answers:
             if not answer.finite:
-                return [*events, self._fail(sequence.request_id, NonFiniteLogitsError(position))]
+                events.append(self._fail(sequence.request_id, NonFiniteLogitsError(position)))
+                return
             if position + 1 < len(sequence.token_ids):
                 if position == sequence.num_scored_tokens:
                     choice.score_prompt(answer)
                     sequence.num_scored_tokens += 1
             else:
                 events.extend(self._take_token(live, choice, answer))
+                if sequence.finish_reason is not None or next(draft, None) != answer.token_id:
+                    break  # the rows that follow were computed after another token
+                sequence.num_accepted_tokens += 1
+                self._scheduler.advance(sequence, 1)
             position += 1
-        return events
+        self._scheduler.drop_draft(sequence)
 
     def _take_token(
         self, live: LiveRequest, choice: ChoiceOutput, answer: TokenResult
@@ -319,13 +331,18 @@ class Engine:
         chunk = choice.accept(answer)
         events: list[EngineEvent] = [RequestProgress(sequence.request_id, chunk)]
         if chunk.finish_reason is not None:
-            self._scheduler.remove(sequence)
+            self._remove(sequence)
             live.ended.add(sequence.index)
             if len(live.ended) == len(live.choices):
                 del self._live[sequence.request_id]
                 output = live.output(self._clock())
                 events.append(RequestFinished(sequence.request_id, output))
         return events
+
+    def _remove(self, sequence: Sequence) -> None:
+        self._scheduler.remove(sequence)
+        if self._speculator is not None:
+            self._speculator.forget(sequence)
 
     def _fail(self, request_id: str, error: EdgeServeError) -> EngineEvent:
         self.abort(request_id)
@@ -336,22 +353,6 @@ class Engine:
     ) -> list[EngineEvent]:
         failed = dict.fromkeys(rows.sequence.request_id for rows in scheduled)
         return [self._fail(request_id, _typed(error)) for request_id in failed]
-
-
-def _question(sequence: Sequence, position: int) -> ChooseToken | ScoreToken:
-    """What to ask of the logits at `position`: the next token, known or not."""
-    params = sequence.params
-    if position + 1 < len(sequence.token_ids):
-        return ScoreToken(sequence.token_ids[position + 1], params.prompt_logprobs or 0)
-    return ChooseToken(
-        sampling=sequence.sampling,
-        seed=sequence.seed,
-        position=position + 1,
-        history=sequence.history,
-        num_prompt_tokens=sequence.num_prompt_tokens,
-        banned=sequence.banned_ids,
-        num_logprobs=params.logprobs,
-    )
 
 
 def _typed(error: BaseException) -> EdgeServeError:

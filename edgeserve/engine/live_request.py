@@ -58,7 +58,13 @@ class LiveRequest:
             prompt=self.request.prompt,
             prompt_token_ids=self.request.prompt_token_ids,
             outputs=completions,
-            usage=Usage(num_prompt, num_output, num_cached),
+            usage=Usage(
+                num_prompt,
+                num_output,
+                num_cached,
+                sum(choice.sequence.num_draft_tokens for choice in self.choices),
+                sum(choice.sequence.num_accepted_tokens for choice in self.choices),
+            ),
             timings=self._timings(now, num_prompt - num_cached, num_output - len(completions)),
             prompt_logprobs=tuple(first_choice.prompt_logprobs) if wants_prompt else None,
         )

@@ -9,7 +9,8 @@ which is being computed waits for that one's blocks, and then shares them.
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from itertools import count
 from typing import Protocol
 
@@ -27,11 +28,17 @@ PRIORITY_STEP = 64
 
 @frozen
 class ScheduledRows:
-    """`num_tokens` of a sequence from its first uncomputed one; the last rows need logits."""
+    """`num_tokens` of a sequence from its first uncomputed one, and a `draft` of what may follow;
+    the last rows need logits, all of the draft's among them."""
 
     sequence: Sequence
     num_tokens: int
     num_logits_rows: int
+    draft: tuple[int, ...] = ()
+
+    @property
+    def num_rows(self) -> int:
+        return self.num_tokens + len(self.draft)
 
 
 @frozen
@@ -43,8 +50,8 @@ class SchedulerOutput:
     unable: Sequence | None = None
 
     @property
-    def num_tokens(self) -> int:
-        return sum(rows.num_tokens for rows in self.rows)
+    def num_rows(self) -> int:
+        return sum(rows.num_rows for rows in self.rows)
 
 
 class StepBound(Protocol):
@@ -132,6 +139,26 @@ class Scheduler:
         idle = not self._running and num_preempted == 0
         unable = self._waiting[0] if idle and self._waiting else None
         return SchedulerOutput(tuple(rows), num_preempted, unable)
+
+    def add_drafts(
+        self, output: SchedulerOutput, drafts: Mapping[Sequence, tuple[int, ...]]
+    ) -> SchedulerOutput:
+        """The step's rows with drafts behind those sequences' rows. They take what budget and
+        pool leave: a draft is cut short where either ends, and nobody gives way for one.
+        """
+        room = self._max_num_batched_tokens - output.num_rows
+        found: list[ScheduledRows] = []
+        for rows in output.rows:
+            draft = drafts.get(rows.sequence, ())[:room]
+            draft = draft[: self._take_for_draft(rows.sequence, len(draft))]
+            room -= len(draft)
+            num_logits_rows = rows.num_logits_rows + len(draft)
+            found.append(replace(rows, draft=draft, num_logits_rows=num_logits_rows))
+        return replace(output, rows=tuple(found))
+
+    def drop_draft(self, sequence: Sequence) -> None:
+        """Gives back blocks that only a draft needed, so that nobody is preempted for them."""
+        self._cache.trim(sequence.block_tables, len(sequence.token_ids))
 
     def advance(self, sequence: Sequence, num_tokens: int) -> None:
         """So many more tokens of a sequence are computed: others may find their blocks."""
@@ -237,6 +264,14 @@ class Scheduler:
     def _extend(self, sequence: Sequence) -> bool:
         tables, first = sequence.block_tables, sequence.num_computed_tokens
         return self._cache.extend(tables, first, len(sequence.token_ids))
+
+    def _take_for_draft(self, sequence: Sequence, wanted: int) -> int:
+        """For how many tokens, up to so many, there are blocks; those are taken."""
+        tables, first = sequence.block_tables, sequence.num_computed_tokens
+        num_tokens = len(sequence.token_ids)
+        while wanted > 0 and not self._cache.extend(tables, first, num_tokens + wanted):
+            wanted = self._cache.with_a_block_less(num_tokens + wanted) - num_tokens
+        return max(0, wanted)
 
     def _preempt(self, sequence: Sequence) -> None:
         self._release(sequence)

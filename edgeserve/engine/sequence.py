@@ -14,7 +14,8 @@ class Sequence:
 
     The keys and values of the first `num_computed_tokens` are in the cache. Preemption sets that
     to 0 and loses nothing else. `num_scored_tokens` prompt tokens have their logprob already.
-    `num_cached_tokens` of the prompt were found in the cache when it first ran. `forks` is the
+    `num_cached_tokens` of the prompt were found in the cache when it first ran. Of the
+    `num_draft_tokens` that were proposed for it `num_accepted_tokens` were right. `forks` is the
     request's first choice, whose prompt this one shares. `prefix_hashes` are those of its full
     blocks; the one that is `awaited` is of a block which another sequence is about to compute.
     Lower `rank`s go first: the scheduler makes them of arrival and `priority`.
@@ -36,6 +37,8 @@ class Sequence:
     num_scored_tokens: int = 0
     num_preemptions: int = 0
     num_cached_tokens: int = 0
+    num_draft_tokens: int = 0
+    num_accepted_tokens: int = 0
     finish_reason: FinishReason | None = None
     forks: Sequence | None = None
     prefix_hashes: list[bytes] = field(default_factory=list[bytes])
@@ -69,6 +72,11 @@ class Sequence:
         )
 
     @property
+    def is_decoding(self) -> bool:
+        """Whether the next step computes its last token alone, and chooses another."""
+        return self.num_uncomputed_tokens == 1 and not self.wants_prompt_scores
+
+    @property
     def waits_for_prompt(self) -> bool:
         """Whether the choice that this one forks is still to compute their prompt."""
         first = self.forks
@@ -78,15 +86,16 @@ class Sequence:
             and first.num_computed_tokens < first.num_prompt_tokens
         )
 
-    @property
-    def banned_ids(self) -> list[int]:
-        """Tokens that would end the sequence before `min_tokens`."""
-        return sorted(self.stop_ids) if self.num_output_tokens < self.params.min_tokens else []
+    def banned_ids(self, num_ahead: int = 0) -> list[int]:
+        """Tokens that would end the sequence before `min_tokens`, were so many more there."""
+        num_output = self.num_output_tokens + num_ahead
+        return sorted(self.stop_ids) if num_output < self.params.min_tokens else []
 
-    @property
-    def history(self) -> list[int]:
-        """Tokens so far, where the sampler needs them."""
-        return self.token_ids if self.sampling.needs_history else []
+    def history(self, ahead: tuple[int, ...] = ()) -> list[int]:
+        """Tokens so far and those `ahead`, where the sampler needs them."""
+        if not self.sampling.needs_history:
+            return []
+        return [*self.token_ids, *ahead] if ahead else self.token_ids
 
     def finish_after(self, token_id: int) -> FinishReason | None:
         """Why the sequence ends with the token just appended, if it does."""

@@ -1,0 +1,47 @@
+"""What a step asks of the runner: rows of a sequence, and a question for each of their logits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from edgeserve.engine.scheduler import ScheduledRows
+from edgeserve.engine.sequence import Sequence
+from edgeserve.runner.batch import ChooseToken, RowGroup, ScoreToken
+
+
+def row_group(rows: ScheduledRows) -> RowGroup:
+    """The rows, those of a draft last."""
+    sequence = rows.sequence
+    first = sequence.num_computed_tokens
+    tokens = [*sequence.token_ids[first : first + rows.num_tokens], *rows.draft]
+    return RowGroup(tokens, first, sequence.block_tables.groups, rows.num_logits_rows)
+
+
+def questions(rows: ScheduledRows) -> Iterator[ChooseToken | ScoreToken]:
+    """One for each row with logits. A draft's rows are asked as if it were accepted so far."""
+    sequence, num_draft = rows.sequence, len(rows.draft)
+    end = sequence.num_computed_tokens + rows.num_tokens
+    for position in range(end + num_draft - rows.num_logits_rows, end):
+        if position + 1 < len(sequence.token_ids):
+            yield _score(sequence, position + 1)
+        else:
+            yield _choose(sequence, ())
+    for count in range(1, num_draft + 1):
+        yield _choose(sequence, rows.draft[:count])
+
+
+def _score(sequence: Sequence, position: int) -> ScoreToken:
+    return ScoreToken(sequence.token_ids[position], sequence.params.prompt_logprobs or 0)
+
+
+def _choose(sequence: Sequence, ahead: tuple[int, ...]) -> ChooseToken:
+    """The token after those that are there and those `ahead`."""
+    return ChooseToken(
+        sampling=sequence.sampling,
+        seed=sequence.seed,
+        position=len(sequence.token_ids) + len(ahead),
+        history=sequence.history(ahead),
+        num_prompt_tokens=sequence.num_prompt_tokens,
+        banned=sequence.banned_ids(len(ahead)),
+        num_logprobs=sequence.params.logprobs,
+    )
