@@ -174,6 +174,8 @@ class KVCache:
         """
         writes = first // self._block_size
         missing = self.missing(tables, first, num_tokens)
+        if not any(missing):
+            return True  # as of fifteen decodes in sixteen
         if not all(self._grown(group, n) for group, n in enumerate(missing)):
             return False
         for group, (table, n, pool) in enumerate(

@@ -25,14 +25,11 @@ class IncrementalDetokenizer:
 
     def feed(self, token_ids: Iterable[int]) -> str:
         """The text that these tokens complete. The bytes of an unfinished character wait."""
-        tokenizer = self._tokenizer
-        return self._decoder.decode(
-            b"".join(
-                tokenizer.token_bytes(token_id)
-                for token_id in token_ids
-                if not (self._skip_special and tokenizer.is_control(token_id))
-            )
-        )
+        tokenizer, data = self._tokenizer, b""
+        for token_id in token_ids:
+            if not (self._skip_special and tokenizer.is_control(token_id)):
+                data += tokenizer.token_bytes(token_id)
+        return self._decoder.decode(data)
 
     def finish(self) -> str:
         """What is left when no more tokens come: U+FFFD if a character was cut short."""
