@@ -132,7 +132,9 @@ class LlamaServer:
             if "error" in event:
                 raise RuntimeError(f"{self.name}: {event['error']}")
             answer.add(time.perf_counter() - started, event.get("tokens", ()))
-            answer.num_cached = event.get("timings", {}).get("cache_n", answer.num_cached)
+            if event.get("stop"):
+                counts = event["timings"]
+                answer.num_tokens, answer.num_cached = counts["predicted_n"], counts["cache_n"]
         return answer
 
     async def _wait_until_ready(self) -> None:

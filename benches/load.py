@@ -43,22 +43,26 @@ class Load:
 
 @dataclass
 class Answer:
-    """One chat's answer: ids, and (seconds since asked, how many tokens came) of each piece."""
+    """One chat's answer: when its pieces came, in seconds since all were asked.
+
+    `num_tokens` may be more than the ids: a piece that ends within a character is not always sent.
+    """
 
     token_ids: list[int] = field(default_factory=list[int])
-    pieces: list[tuple[float, int]] = field(default_factory=list[tuple[float, int]])
+    times: list[float] = field(default_factory=list[float])
+    num_tokens: int = 0
     num_cached: int = 0
 
     def add(self, seconds: float, token_ids: Sequence[int]) -> None:
         if token_ids:
             self.token_ids.extend(token_ids)
-            self.pieces.append((seconds, len(token_ids)))
+            self.times.append(seconds)
+            self.num_tokens += len(token_ids)
 
     @property
     def gaps(self) -> list[float]:
         """Seconds between pieces."""
-        times = [seconds for seconds, _ in self.pieces]
-        return [after - before for before, after in pairwise(times)]
+        return [after - before for before, after in pairwise(self.times)]
 
 
 @dataclass(frozen=True)
@@ -94,15 +98,15 @@ class Round:
     def of(cls, load: Load, answers: Sequence[Answer], seconds: float) -> Round:
         """Raises RuntimeError where an answer is not as long as was asked for."""
         for index, answer in enumerate(answers):
-            if len(answer.token_ids) != load.max_tokens:
-                given = f"{len(answer.token_ids)} tokens of {load.max_tokens}"
+            if answer.num_tokens != load.max_tokens:
+                given = f"{answer.num_tokens} tokens of {load.max_tokens}"
                 raise RuntimeError(f"chat {index} was answered with {given}")
         return cls(
             seconds=seconds,
             num_prompt_tokens=sum(len(chat.prompt_token_ids) for chat in load.chats),
             num_cached_tokens=sum(answer.num_cached for answer in answers),
-            num_tokens=sum(len(answer.token_ids) for answer in answers),
-            ttft_ms=Spread.of(answer.pieces[0][0] for answer in answers),
+            num_tokens=sum(answer.num_tokens for answer in answers),
+            ttft_ms=Spread.of(answer.times[0] for answer in answers),
             itl_ms=Spread.of(gap for answer in answers for gap in answer.gaps),
         )
 
