@@ -100,6 +100,11 @@ class AsyncLLM:
         return self._model.engine.limits.max_model_len
 
     @property
+    def context_note(self) -> str | None:
+        """Where memory holds less than the model was trained for: how much, and what holds all."""
+        return self._model.context_note
+
+    @property
     def default_sampling(self) -> SamplingDefaults:
         """What stands in for sampling fields that a call leaves out."""
         return self._model.defaults

@@ -43,7 +43,10 @@ _PRIOR_ATTENTION_SHARE = 0.25  # of that rate
 
 @frozen
 class LoadedModel:
-    """Everything a public face needs. `template` is None for a model that has no chat format."""
+    """Everything a public face needs. `template` is None for a model that has no chat format.
+
+    `full_context_bytes` of keys and values would hold all tokens the model was trained for.
+    """
 
     name: str
     path: Path
@@ -53,6 +56,16 @@ class LoadedModel:
     tokenizer: Tokenizer
     template: ChatTemplate | None
     defaults: SamplingDefaults
+    full_context_bytes: int
+
+    @property
+    def context_note(self) -> str | None:
+        """What to say where memory holds less than the model was trained for."""
+        held, trained = self.engine.limits.max_model_len, self.plan.max_position
+        if held == trained:
+            return None
+        for_all = math.ceil(self.full_context_bytes / 1e8) / 10
+        return f"context {held:,} of {trained:,}; --kv-cache-memory {for_all:g}G for all"
 
 
 def load_model(
@@ -92,8 +105,18 @@ def load_model(
             raise
     index = _prefix_index(plan, file, runner) if options.prefix_caching else None
     engine = Engine(runner, tokenizer, limits, defaults, clock, index, _growth(runner))
+    num_blocks = -(-plan.max_position // BLOCK_SIZE)
+    full_context_bytes = num_blocks * BLOCK_SIZE * _token_bytes(plan, options)
     return LoadedModel(
-        source, resolved.path, file.metadata, plan, engine, tokenizer, template, defaults
+        source,
+        resolved.path,
+        file.metadata,
+        plan,
+        engine,
+        tokenizer,
+        template,
+        defaults,
+        full_context_bytes,
     )
 
 

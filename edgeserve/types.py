@@ -334,10 +334,34 @@ class Timings:
 
 
 @frozen
+class PrefixMiss:
+    """Why no more of a prompt was found in the cache.
+
+    "diverged": from token `position` on it differs from the likest prompt before it, which went on
+    with `earlier_text` where this one says `text`. "evicted": from there on it was alike, but the
+    keys and values are gone, or were never finished.
+    """
+
+    reason: Literal["diverged", "evicted"]
+    position: int
+    earlier_text: str = ""
+    text: str = ""
+
+    def __str__(self) -> str:
+        if self.reason == "evicted":
+            return f"from token {self.position:,} on it was no longer in the cache"
+        return (
+            f"token {self.position:,} differs: {self.text!r}, where the likest prompt before had "
+            f"{self.earlier_text!r}"
+        )
+
+
+@frozen
 class RequestOutput:
     """What a request produced. `.text` is the first choice's.
 
     `prompt_logprobs` (when asked for) has one entry per prompt token; the first is None.
+    `prefix_miss` says why no more of the prompt was found in the cache, if more could have been.
     """
 
     request_id: str
@@ -347,6 +371,7 @@ class RequestOutput:
     usage: Usage
     timings: Timings
     prompt_logprobs: tuple[LogprobsAt | None, ...] | None = None
+    prefix_miss: PrefixMiss | None = None
 
     @property
     def text(self) -> str:

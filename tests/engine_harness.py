@@ -86,7 +86,7 @@ class Harness:
         """The output but for what the clock said, what had been computed before, and drafts."""
         output = self.outputs[request_id]
         usage = Usage(output.usage.prompt_tokens, output.usage.completion_tokens)
-        return replace(output, timings=NO_TIME, usage=usage)
+        return replace(output, timings=NO_TIME, usage=usage, prefix_miss=None)
 
     def streamed_text(self, request_id: str, index: int = 0) -> str:
         return "".join(c.text for c in self.chunks[request_id] if c.index == index)

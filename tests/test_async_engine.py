@@ -88,7 +88,7 @@ async def output_of(events: Events) -> RequestOutput:
     while True:
         event = await event_of(events)
         if isinstance(event, RequestFinished):
-            return replace(event.output, timings=NO_TIME)
+            return replace(event.output, timings=NO_TIME, prefix_miss=None)
         assert isinstance(event, RequestProgress), event
 
 

@@ -72,7 +72,7 @@ def answer(output: RequestOutput | None) -> RequestOutput:
     """But for its name, what the clock said, and what had been computed before."""
     assert output is not None
     usage = replace(output.usage, cached_tokens=0)
-    return replace(output, request_id="", timings=NO_TIME, usage=usage)
+    return replace(output, request_id="", timings=NO_TIME, usage=usage, prefix_miss=None)
 
 
 async def read(stream: AsyncTokenStream) -> str:

@@ -289,3 +289,12 @@ def test_error_of_the_weights_is_the_loads(path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(TensorReader, "load_weights", cut)
     with pytest.raises(FileChangedError, match="is gone"):
         load(path)
+
+
+def test_context_that_memory_cuts_is_said_with_what_would_hold_all(path: Path) -> None:
+    model = load(path, device="cpu", kv_cache_memory=3 * NUMBERS_PER_BLOCK * 2)
+    assert model.context_note == f"context 48 of {CONTEXT}; --kv-cache-memory 0.1G for all"
+    model.engine.close()
+    model = load(path, device="cpu")
+    assert model.context_note is None
+    model.engine.close()

@@ -312,6 +312,8 @@ def test_model_answers_the_same_when_preempted(
     assert answers_together(engine, SCHEDULE) == alone
     assert preempted, "the pool was large enough: this proves nothing"
     assert answers_together(engine, SCHEDULE) == alone
+    # What was computed last is still there.
+    assert answers_together(engine, SCHEDULE[2:3] * 2) == alone[2:3] * 2
     counts = engine.cache_counts
     assert min(counts.hit, counts.forked, counts.copied, counts.evicted) > 0
     assert (counts.behind > 0) == (len(scheduler._cache.new_tables().groups) > 1)  # pyright: ignore[reportPrivateUsage]

@@ -75,6 +75,8 @@ def run(args: argparse.Namespace, config: Config) -> int:
         ) as llm,
         _start(llm, args, prompt, params) as stream,
     ):
+        if args.max_model_len is None and llm.context_note and sys.stderr.isatty():
+            print(f"[{llm.context_note}]", file=sys.stderr)
         _show(stream, args)
     if not args.json:
         _advise(args.model, config)

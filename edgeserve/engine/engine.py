@@ -6,10 +6,12 @@ A failed request never kills a step; a failed step fails the requests in it and 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import asdict
 
 from edgeserve.cache.kv_cache import CacheCounts, Growth, KVCache
 from edgeserve.cache.prefix_index import PrefixIndex
-from edgeserve.engine.live_request import LiveRequest, Request
+from edgeserve.engine.accounting import Accounts, EngineStats, StepReport, StepSeconds
+from edgeserve.engine.live_request import LiveRequest, Request, check_token_ids
 from edgeserve.engine.output import (
     ChoiceOutput,
     EngineEvent,
@@ -18,6 +20,7 @@ from edgeserve.engine.output import (
     RequestProgress,
 )
 from edgeserve.engine.questions import questions, row_group
+from edgeserve.engine.recent_prompts import RecentPrompts
 from edgeserve.engine.scheduler import ScheduledRows, Scheduler, SchedulerOutput
 from edgeserve.engine.sequence import Sequence
 from edgeserve.engine.speculation.speculator import Speculator
@@ -32,11 +35,11 @@ from edgeserve.errors import (
     StepError,
 )
 from edgeserve.frozen import frozen
-from edgeserve.runner.batch import BLOCK_SIZE, Batch, TokenResult
+from edgeserve.runner.batch import BLOCK_SIZE, Batch, ChooseToken, ScoreToken, TokenResult
 from edgeserve.runner.noise import choice_seed
 from edgeserve.runner.runner import Runner
 from edgeserve.text.tokenizer import Tokenizer
-from edgeserve.types import SamplingDefaults
+from edgeserve.types import RequestOutput, SamplingDefaults
 
 
 @frozen
@@ -95,6 +98,8 @@ class Engine:
         )
         self._live: dict[str, LiveRequest] = {}
         self._half_taken: tuple[ScheduledRows, ...] = ()
+        self._accounts = Accounts()
+        self._recent = RecentPrompts()
         self._step_times = StepTimes(limits.prior_s_per_row, limits.prior_s_per_key)
         self._bound = TimeBound(
             self._step_times,
@@ -117,6 +122,11 @@ class Engine:
         """Blocks that were found, forked, copied, left behind and evicted so far."""
         return self._cache.counts
 
+    @property
+    def stats(self) -> EngineStats:
+        """What was done so far, and where the time went."""
+        return self._accounts.stats(asdict(self._cache.counts))
+
     def is_live(self, request_id: str) -> bool:
         return request_id in self._live
 
@@ -134,7 +144,7 @@ class Engine:
             raise InvalidRequestError("prompt", request.prompt or [], "at least one token")
         if len(ids) >= limit:
             raise ContextLengthError(len(ids), limit)
-        self._check_token_ids(request)
+        check_token_ids(request, self._tokenizer.vocab_size)
         self._scheduler.require_blocks(len(ids) + self._max_tokens(request))
 
     def add_request(self, request: Request, *, arrived: float | None = None) -> None:
@@ -149,18 +159,26 @@ class Engine:
         ]
         for choice in choices[1:]:
             choice.sequence.forks = choices[0].sequence
-        self._live[request.request_id] = LiveRequest(request, choices, arrived)
+        likeness = self._recent.likest(request.prompt_token_ids)
+        self._live[request.request_id] = LiveRequest(request, choices, arrived, likeness)
         try:
             for choice in choices:
                 self._scheduler.add(choice.sequence)
         except BaseException:  # Ctrl-C too: nothing may be scheduled that is not live
             self.abort(request.request_id)
             raise
+        self._recent.remember(request.request_id, request.prompt_token_ids)
 
     def abort(self, request_id: str) -> None:
         """Drops a request; its blocks are free at once. One that is not live is no error."""
+        self._drop(request_id, "abort")
+
+    def _drop(self, request_id: str, how: str) -> None:
         live = self._live.pop(request_id, None)
-        for choice in live.choices if live is not None else ():
+        if live is None:
+            return
+        self._accounts.note_failure(how)
+        for choice in live.choices:
             choice.sequence.finish_reason = choice.sequence.finish_reason or "abort"
             self._remove(choice.sequence)
 
@@ -173,9 +191,8 @@ class Engine:
         if self._half_taken:
             half_taken, self._half_taken = self._half_taken, ()
             return self._fail_all(half_taken, KeyboardInterrupt())
-        now = self._clock()
+        began = self._clock()
         output = self._with_drafts(self._scheduler.schedule(self._bound))
-        drafted = now if self._speculator is None else self._clock()
         scheduled = output.rows
         if output.unable is not None:
             what = f"the keys and values of {len(output.unable.token_ids)} tokens"
@@ -184,20 +201,40 @@ class Engine:
             return []
         for rows in scheduled:
             live = self._live[rows.sequence.request_id]
-            live.started = now if live.started is None else live.started
+            live.started = began if live.started is None else live.started
+        chosen = self._clock()
         try:
-            results = self._forward(scheduled)
+            wanted = self._forward(scheduled)
+            computed = self._clock()
+            results = self._sample(wanted)
         except Exception as error:  # the step's boundary: whatever broke, the engine goes on
             return self._fail_all(scheduled, error)
+        sampled = self._clock()
         self._half_taken = scheduled
         events = self._accept(scheduled, results)
         self._half_taken = ()
-        load = self._bound.load
         ended = self._clock()
-        self._step_times.observe(load.num_rows, load.num_keys, ended - now)
-        if self._speculator is not None and all(rows.num_tokens == 1 for rows in scheduled):
-            self._speculator.observe(output.num_rows, ended - drafted)
+        self._note_step(
+            output,
+            StepSeconds(chosen - began, computed - chosen, sampled - computed, ended - sampled),
+        )
         return events
+
+    def _note_step(self, output: SchedulerOutput, seconds: StepSeconds) -> None:
+        load = self._bound.load
+        self._step_times.observe(load.num_rows, load.num_keys, seconds.total)
+        if self._speculator is not None and output.num_decodes == len(output.rows):
+            self._speculator.observe(output.num_rows, seconds.total - seconds.schedule)
+        report = StepReport(
+            seconds=seconds,
+            num_rows=output.num_rows,
+            num_decodes=output.num_decodes,
+            num_running=self._scheduler.num_running,
+            num_waiting=self._scheduler.num_waiting,
+            num_preempted=output.num_preempted,
+            occupancy=self._cache.occupancy(),
+        )
+        self._accounts.note_step(report)
 
     def close(self) -> None:
         for request_id in list(self._live):
@@ -207,24 +244,6 @@ class Engine:
     def check(self) -> None:
         """Raises AssertionError unless the block accounting is exact."""
         self._scheduler.check()
-
-    def _check_token_ids(self, request: Request) -> None:
-        vocab_size = self._tokenizer.vocab_size
-        for index, token_id in enumerate(request.prompt_token_ids):
-            if not 0 <= token_id < vocab_size:
-                raise InvalidRequestError(
-                    f"prompt_token_ids[{index}]", token_id, f"from 0 to {vocab_size - 1}"
-                )
-        for index, token_id in enumerate(request.params.stop_token_ids):
-            if token_id >= vocab_size:
-                raise InvalidRequestError(
-                    f"stop_token_ids[{index}]", token_id, f"a token id below {vocab_size}"
-                )
-        for token_id in request.params.logit_bias or {}:
-            if token_id >= vocab_size:
-                raise InvalidRequestError(
-                    f"logit_bias[{token_id}]", token_id, f"a token id below {vocab_size}"
-                )
 
     def _max_tokens(self, request: Request) -> int:
         """Of each choice: as many as asked for, or as the context has room for."""
@@ -261,11 +280,15 @@ class Engine:
                 self._bound.load.add(len(rows.sequence.token_ids), len(rows.draft))
         return output
 
-    def _forward(self, scheduled: Iterable[ScheduledRows]) -> list[TokenResult]:
+    def _forward(self, scheduled: Iterable[ScheduledRows]) -> list[ChooseToken | ScoreToken]:
+        """Computes the rows; what there is to ask of their logits."""
         groups = [row_group(rows) for rows in scheduled]
         wanted = [question for rows in scheduled for question in questions(rows)]
         self._copy_blocks()
         self._runner.execute(Batch.from_groups(groups, self._num_groups))
+        return wanted
+
+    def _sample(self, wanted: list[ChooseToken | ScoreToken]) -> list[TokenResult]:
         results = self._runner.sample(wanted)
         if len(results) != len(wanted):
             raise LibraryError(f"the runner answered {len(results)} rows of {len(wanted)}")
@@ -335,7 +358,7 @@ class Engine:
             live.ended.add(sequence.index)
             if len(live.ended) == len(live.choices):
                 del self._live[sequence.request_id]
-                output = live.output(self._clock())
+                output = self._finished(live)
                 events.append(RequestFinished(sequence.request_id, output))
         return events
 
@@ -344,8 +367,15 @@ class Engine:
         if self._speculator is not None:
             self._speculator.forget(sequence)
 
+    def _finished(self, live: LiveRequest) -> RequestOutput:
+        output = live.output(self._clock(), self._tokenizer.decode)
+        self._accounts.note_end(output)
+        timeline = live.choices[0].sequence.token_ids
+        self._recent.remember(live.request.request_id, timeline)
+        return output
+
     def _fail(self, request_id: str, error: EdgeServeError) -> EngineEvent:
-        self.abort(request_id)
+        self._drop(request_id, "error")
         return RequestFailed(request_id, error)
 
     def _fail_all(

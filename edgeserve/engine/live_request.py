@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from edgeserve.engine.output import ChoiceOutput
+from edgeserve.engine.recent_prompts import Likeness, prefix_miss
+from edgeserve.errors import InvalidRequestError
 from edgeserve.frozen import frozen
+from edgeserve.runner.batch import BLOCK_SIZE
 from edgeserve.types import RequestOutput, SamplingParams, Timings, Usage
 
 
@@ -26,11 +29,13 @@ class Request:
 
 @dataclass(slots=True)
 class LiveRequest:
-    """Times are seconds of the engine's clock. `waits` are those between a choice's tokens."""
+    """Times are seconds of the engine's clock. `waits` are those between a choice's tokens;
+    `likeness` says which prompt before begins most like this one."""
 
     request: Request
     choices: list[ChoiceOutput]
     arrived: float
+    likeness: Likeness | None = None
     started: float | None = None
     first_token: float | None = None
     ended: set[int] = field(default_factory=set[int])
@@ -46,7 +51,8 @@ class LiveRequest:
             self.waits.append(now - newest)
         self._newest[index] = now
 
-    def output(self, now: float) -> RequestOutput:
+    def output(self, now: float, text_of: Callable[[Sequence[int]], str]) -> RequestOutput:
+        """What it came to. `text_of` is the tokenizer's."""
         completions = tuple(choice.completion() for choice in self.choices)
         num_prompt = len(self.request.prompt_token_ids)
         num_output = sum(len(completion.token_ids) for completion in completions)
@@ -67,6 +73,13 @@ class LiveRequest:
             ),
             timings=self._timings(now, num_prompt - num_cached, num_output - len(completions)),
             prompt_logprobs=tuple(first_choice.prompt_logprobs) if wants_prompt else None,
+            prefix_miss=prefix_miss(
+                self.likeness,
+                num_prompt=num_prompt,
+                num_cached=num_cached,
+                block_size=BLOCK_SIZE,
+                text_of=text_of,
+            ),
         )
 
     def _timings(self, now: float, num_prefilled: int, num_decoded: int) -> Timings:
@@ -83,6 +96,21 @@ class LiveRequest:
             itl_p99_ms=_quantile(waits, 0.99) * 1e3,
             itl_max_ms=_quantile(waits, 1.0) * 1e3,
         )
+
+
+def check_token_ids(request: Request, vocab_size: int) -> None:
+    """Raises InvalidRequestError naming the id that is in no vocabulary of this size."""
+    for index, token_id in enumerate(request.prompt_token_ids):
+        if not 0 <= token_id < vocab_size:
+            allowed = f"from 0 to {vocab_size - 1}"
+            raise InvalidRequestError(f"prompt_token_ids[{index}]", token_id, allowed)
+    allowed = f"a token id below {vocab_size}"
+    for index, token_id in enumerate(request.params.stop_token_ids):
+        if token_id >= vocab_size:
+            raise InvalidRequestError(f"stop_token_ids[{index}]", token_id, allowed)
+    for token_id in request.params.logit_bias or {}:
+        if token_id >= vocab_size:
+            raise InvalidRequestError(f"logit_bias[{token_id}]", token_id, allowed)
 
 
 def _rate(count: int, seconds: float) -> float:

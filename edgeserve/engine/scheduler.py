@@ -43,9 +43,11 @@ class ScheduledRows:
 
 @frozen
 class SchedulerOutput:
-    """`unable` is a sequence that has the pools to itself and still finds no room in memory."""
+    """The first `num_decodes` rows are of sequences that go on with their newest token. `unable` is
+    one that has the pools to itself and still finds no room in memory."""
 
     rows: tuple[ScheduledRows, ...]
+    num_decodes: int = 0
     num_preempted: int = 0
     unable: Sequence | None = None
 
@@ -138,7 +140,7 @@ class Scheduler:
         # Nobody waits for a sequence that does not run, so the first is not waiting for others.
         idle = not self._running and num_preempted == 0
         unable = self._waiting[0] if idle and self._waiting else None
-        return SchedulerOutput(tuple(rows), num_preempted, unable)
+        return SchedulerOutput(tuple(rows), len(decodes), num_preempted, unable)
 
     def add_drafts(
         self, output: SchedulerOutput, drafts: Mapping[Sequence, tuple[int, ...]]

@@ -1,0 +1,78 @@
+"""Accounts: what the engine says it did is what it did, in seconds of its clock."""
+
+from __future__ import annotations
+
+from edgeserve.runner.batch import Batch
+from edgeserve.types import SamplingParams
+
+from .engine_harness import VOCAB_SIZE, Harness, make_engine
+from .fake_runner import FakeRunner, hashed_logits
+
+PARAMS = SamplingParams(temperature=0.0, max_tokens=3, ignore_eos=True)
+
+
+def test_steps_rows_tokens_and_phases_add_up() -> None:
+    seconds = [0.0]
+    runner = FakeRunner(hashed_logits(VOCAB_SIZE), num_blocks=64)
+
+    def takes(batch: Batch) -> None:
+        seconds[0] += (2 + batch.num_rows) / 256
+
+    def samples() -> None:
+        seconds[0] += 0.5 / 256
+
+    runner.on_execute, runner.on_sample = takes, samples
+    bench = Harness(make_engine(runner, clock=lambda: seconds[0], max_num_batched_tokens=16))
+    bench.add("a", [5] * 20, PARAMS)
+    bench.run()
+    stats = bench.engine.stats
+    # 16 rows, 4, and two decodes.
+    assert (stats.num_steps, stats.num_rows) == (4, 22)
+    assert stats.seconds.forward == (4 * 2 + 22) / 256
+    assert stats.seconds.sample == 4 * 0.5 / 256
+    assert (stats.seconds.schedule, stats.seconds.emit) == (0.0, 0.0)
+    assert (stats.num_prompt_tokens, stats.num_cached_tokens, stats.num_output_tokens) == (20, 0, 3)
+    assert stats.last_step is not None
+    assert stats.last_step.seconds.total == 3.5 / 256
+    assert (stats.last_step.num_rows, stats.last_step.num_decodes) == (1, 1)
+    assert (stats.last_step.num_running, stats.last_step.occupancy) == (0, 0.0)
+    timings = bench.outputs["a"].timings
+    assert timings.itl_p50_ms == timings.itl_p99_ms == timings.itl_max_ms == 3500 / 256
+    assert timings.first_token_ms == 1e3 * (2 * 2.5 + 20) / 256
+    bench.add("b", [5] * 20, PARAMS)
+    bench.run()
+    assert bench.engine.stats.num_cached_tokens == 16
+    assert bench.engine.stats.num_blocks["hit"] == 1
+
+
+def test_requests_are_counted_by_how_they_ended() -> None:
+    runner = FakeRunner(hashed_logits(VOCAB_SIZE), num_blocks=64)
+    bench = Harness(make_engine(runner))
+    bench.add("a", [5], PARAMS)
+    bench.run()
+    bench.add("gone", [5], PARAMS)
+    bench.engine.abort("gone")
+    bench.engine.abort("gone")
+
+    def breaks(_: Batch) -> None:
+        raise ValueError
+
+    runner.on_execute = breaks
+    bench.add("fails", [6], PARAMS)
+    bench.run()
+    assert bench.engine.stats.num_requests == {"length": 1, "abort": 1, "error": 1}
+
+
+def test_preemptions_and_queue_are_seen() -> None:
+    bench = Harness(
+        make_engine(FakeRunner(hashed_logits(VOCAB_SIZE), num_blocks=4), max_num_seqs=2)
+    )
+    for name in "abc":
+        bench.add(name, [ord(name)] * 16, SamplingParams(max_tokens=30, ignore_eos=True))
+    bench.step()
+    last = bench.engine.stats.last_step
+    assert last is not None
+    assert (last.num_running, last.num_waiting) == (2, 1)
+    assert last.occupancy > 0
+    bench.run()
+    assert bench.engine.stats.num_preemptions > 0
