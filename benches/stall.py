@@ -35,7 +35,7 @@ from edgeserve.loader.tensors import TensorReader
 from edgeserve.models import build_plan
 from edgeserve.runner.batch import BLOCK_SIZE, Batch, ChooseToken, RowGroup
 from edgeserve.runner.native_runner import NativeRunner, num_cores
-from edgeserve.types import ResolvedSampling
+from edgeserve.types import SamplingDefaults
 
 WANTED = 1.15
 _OWN = 32  # tokens of each stream's prompt
@@ -44,7 +44,7 @@ _ALONE = 48  # tokens of each that say what a decode-only step takes
 _ROWS = (1, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 _DEPTHS = 3
 _REPEATS = 3
-_GREEDY = ResolvedSampling(0.0, 1.0, 0, 0.0, 1.0, 0.0, 0.0)
+_GREEDY = SamplingParams(temperature=0.0).resolved(SamplingDefaults())
 
 
 @dataclass(frozen=True)
