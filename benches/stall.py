@@ -191,10 +191,10 @@ def _verdict(ratio: float) -> str:
 
 
 class Streams:
-    """Chats that decode on and on; when each got its tokens."""
+    """Chats that decode to the end of the context; when each got its tokens."""
 
-    def __init__(self, llm: AsyncLLM, num_streams: int, max_tokens: int) -> None:
-        params = SamplingParams(temperature=0.0, max_tokens=max_tokens, ignore_eos=True)
+    def __init__(self, llm: AsyncLLM, num_streams: int) -> None:
+        params = SamplingParams(temperature=0.0, ignore_eos=True)
         self._times: list[list[float]] = [[] for _ in range(num_streams)]
         self._streams = [
             llm.stream({"prompt_token_ids": words(llm.tokenize, _OWN, 1 + i)}, params)
@@ -243,7 +243,7 @@ class Streams:
 async def alone_s(setting: Setting) -> float:
     """A decode-only step, as the streams' callers see it."""
     async with await AsyncLLM.create(str(setting.model), **setting.options()) as llm:
-        streams = Streams(llm, setting.num_streams, _SETTLE + 4 * _ALONE)
+        streams = Streams(llm, setting.num_streams)
         await streams.reach(_SETTLE)
         begin = time.perf_counter()
         await streams.reach(_ALONE)
@@ -254,8 +254,7 @@ async def alone_s(setting: Setting) -> float:
 
 async def arrive(llm: AsyncLLM, setting: Setting, seed: int) -> tuple[Spread, float]:
     """Gaps of the streams while the prompt is computed, and seconds to its first token."""
-    room = llm.max_model_len - _OWN - 1
-    streams = Streams(llm, setting.num_streams, room)
+    streams = Streams(llm, setting.num_streams)
     await streams.reach(_SETTLE)
     ids = words(llm.tokenize, setting.num_prompt, 1000 + seed)
     begin = time.perf_counter()

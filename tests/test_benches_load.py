@@ -21,6 +21,7 @@ from .tiny_models import write_tiny_model
 
 ROOT = Path(__file__).resolve().parents[1]
 CONTEXT = 256
+LONG_CONTEXT = 4096  # streams must outlast a machine's hiccups
 THREADS = ("--threads", "2")
 
 SERVER = """#!{python}
@@ -78,6 +79,12 @@ ThreadingHTTPServer(("127.0.0.1", port), Handler).serve_forever()
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("model") / "tiny.gguf"
     return write_tiny_model(path, "llama", quant="Q8_0", context=CONTEXT)
+
+
+@pytest.fixture(scope="module")
+def long_tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("model") / "long.gguf"
+    return write_tiny_model(path, "llama", context=LONG_CONTEXT)
 
 
 @pytest.fixture
@@ -190,10 +197,10 @@ def test_what_a_prompt_is_permitted_follows_from_the_steps_times(bench: Any) -> 
     assert flat.first_token_s(10, target_s=0.005) == pytest.approx(10 * 0.011)
 
 
-def test_a_prompt_arrives_while_streams_decode(tiny: Path, tmp_path: Path) -> None:
+def test_a_prompt_arrives_while_streams_decode(long_tiny: Path, tmp_path: Path) -> None:
     figures = tmp_path / "figures.json"
     sizes = ("--streams", 2, "--prompt", 64, "--times", "4", "--rounds", 1, *THREADS)
-    run("benches/stall.py", tiny, *sizes, "--json", figures)
+    run("benches/stall.py", long_tiny, *sizes, "--json", figures)
     (found,) = json.loads(figures.read_text())
     assert found["target_ms"] == pytest.approx(4 * found["alone_ms"])
     (arrival,) = found["arrivals"]
@@ -204,15 +211,15 @@ def test_a_prompt_arrives_while_streams_decode(tiny: Path, tmp_path: Path) -> No
 # --- engine_cost.py ------------------------------------------------------------------------------
 
 
-def test_a_steps_parts_lie_within_each_other(tiny: Path, bench: Any) -> None:
+def test_a_steps_parts_lie_within_each_other(long_tiny: Path, bench: Any) -> None:
     module = bench("engine_cost")
     recorder = module.Recorder()
     given = argparse.Namespace(
-        model=tiny, sequences=5, tokens=12, threads=2, temperature=1.0, rounds=1, profile=5
+        model=long_tiny, sequences=5, tokens=300, threads=2, temperature=1.0, rounds=1, profile=5
     )
     asyncio.run(module.record(given, recorder))
     steps = [step for step in recorder.steps if step.num_decodes == 5]
-    assert len(steps) >= 6
+    assert steps
     for step in steps:
         assert 0 < step.forward + step.sampling < step.runner < step.engine_step < step.whole
     cost = module.Cost.of("tiny", 5, steps)
