@@ -232,7 +232,7 @@ def test_a_steps_parts_lie_within_each_other(long_tiny: Path, bench: Any) -> Non
 
 def soaked(soak: ModuleType, tiny: Path, *, wrong: bool) -> Any:
     given = argparse.Namespace(model=tiny, minutes=0.03, over=3.0, seed=0, threads=2)
-    kv_bytes = int(CONTEXT * soak.build_plan_of(tiny).kv_bytes_per_token(2))
+    kv_bytes = int(CONTEXT * soak.plan_of(tiny).kv_bytes_per_token(2))
     asked = soak.record(given, kv_bytes)
     if wrong:
         answers = [(replace(each.answer[0], text="?"), *each.answer[1:]) for each in asked]

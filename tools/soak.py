@@ -25,6 +25,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,7 @@ from edgeserve.engine_options import EngineOptions
 from edgeserve.errors import ContextLengthError, QueueFullError
 from edgeserve.loader.gguf import read_gguf
 from edgeserve.models import build_plan
+from edgeserve.plan.ops import Plan
 from edgeserve.runner.native_runner import num_cores
 from edgeserve.types import CompletionOutput
 
@@ -254,37 +256,24 @@ class Soak:
         self.tally.expect(same, f"answered {output.text!r}, alone {asked.answer[0].text!r}")
 
 
-@dataclass
-class Watch:
-    """Checks the engine's blocks every few steps, on its thread, and counts what was preempted."""
+def check_often(model: LoadedModel) -> None:
+    """Has the engine's blocks checked every few steps, on its thread."""
+    engine: Any = model.engine
+    step, numbers = engine.step, count(1)
 
-    num_steps: int = 0
-    num_preempted: int = 0
+    def checked_step() -> Any:
+        events = step()
+        if next(numbers) % _CHECK_EVERY == 0:
+            engine.check()
+        return events
 
-    def put_around(self, model: LoadedModel) -> None:
-        engine: Any = model.engine
-        scheduler = engine._scheduler
-        step, schedule = engine.step, scheduler.schedule
-
-        def checked_step() -> Any:
-            events = step()
-            self.num_steps += 1
-            if self.num_steps % _CHECK_EVERY == 0:
-                engine.check()
-            return events
-
-        def counted_schedule(*arguments: Any) -> Any:
-            output = schedule(*arguments)
-            self.num_preempted += output.num_preempted
-            return output
-
-        engine.step, scheduler.schedule = checked_step, counted_schedule
+    engine.step = checked_step
 
 
 def record(given: argparse.Namespace, kv_bytes: int) -> list[Asked]:
     """What each request is answered with when nobody else is there, and nothing is cached."""
     rng = random.Random(given.seed)
-    vocab_size = build_plan_of(given.model).vocab_size
+    vocab_size = plan_of(given.model).vocab_size
     with LLM(
         str(given.model),
         num_threads=given.threads,
@@ -300,7 +289,7 @@ def record(given: argparse.Namespace, kv_bytes: int) -> list[Asked]:
     return asked
 
 
-def build_plan_of(path: Path) -> Any:
+def plan_of(path: Path) -> Plan:
     file = read_gguf(path)
     return build_plan(file.metadata, file.tensors)
 
@@ -318,7 +307,7 @@ class Report:
         peak = "unknown" if self.peak_mib is None else f"{self.peak_mib:.0f} MiB"
         return [
             f"{self.minutes:g} minutes: "
-            + ", ".join(f"{count} {name}" for name, count in self.counts.items()),
+            + ", ".join(f"{number} {name}" for name, number in self.counts.items()),
             f"memory: {peak} at most (declared {self.bound_mib:.0f}), "
             f"growing by {self.growth_mib_per_minute:+.2f} MiB a minute",
             *[f"FAILED: {failure}" for failure in self.failures[:_SHOWN]],
@@ -333,8 +322,8 @@ async def soak(given: argparse.Namespace, asked: Sequence[Asked], kv_bytes: int)
     model = load_model(
         str(given.model), options, config=Config.from_environment(), clock=time.monotonic
     )
-    watch, memory = Watch(), Memory()
-    watch.put_around(model)
+    memory = Memory()
+    check_often(model)
     engine: Any = model.engine
     rng = random.Random(given.seed + 1)
     async with AsyncLLM(model, max_queued_requests=MAX_QUEUED) as llm:
@@ -347,11 +336,11 @@ async def soak(given: argparse.Namespace, asked: Sequence[Asked], kv_bytes: int)
         engine.check()
         held = engine._cache.occupancy()
         tally.expect(held == 0.0, f"{held:.1%} of the blocks are held by nobody")
-        counts = asdict(engine.cache_counts)
+        stats = engine.stats
     bound = (1.2 * given.model.stat().st_size + kv_bytes) / MIB + 100
     judge(tally, memory, bound, given.minutes)
-    happened = {**tally.counts, "steps": watch.num_steps, "preempted": watch.num_preempted}
-    happened |= {f"blocks {name}": count for name, count in counts.items()}
+    happened = {**tally.counts, "steps": stats.num_steps, "preempted": stats.num_preemptions}
+    happened |= {f"blocks {name}": number for name, number in stats.num_blocks.items()}
     return Report(given.minutes, happened, memory.peak, bound, memory.growth, tally.failures)
 
 
@@ -374,7 +363,7 @@ def main() -> int:
     parser.add_argument("--threads", type=int, default=num_cores())
     parser.add_argument("--json", type=Path, help="where all figures go")
     given = parser.parse_args()
-    plan = build_plan_of(given.model)
+    plan = plan_of(given.model)
     kv_bytes = int(given.pool_tokens * plan.kv_bytes_per_token(_KV_BYTES))
     asked = record(given, kv_bytes)
     report = asyncio.run(soak(given, asked, kv_bytes))
