@@ -13,6 +13,10 @@ from edgeserve.cache.kv_cache import Growth
 from edgeserve.cache.prefix_index import PrefixIndex
 from edgeserve.config import Config
 from edgeserve.engine.engine import Engine, EngineLimits
+from edgeserve.engine.speculation.draft_lengths import PayingLengths
+from edgeserve.engine.speculation.lookup import Lookup
+from edgeserve.engine.speculation.row_times import RowTimes
+from edgeserve.engine.speculation.speculator import Speculator
 from edgeserve.engine_options import NUMPY_TYPES, EngineOptions
 from edgeserve.errors import InvalidRequestError, KVMemoryError
 from edgeserve.frozen import frozen
@@ -104,7 +108,8 @@ def load_model(
             _close_once_made(loading)
             raise
     index = _prefix_index(plan, file, runner) if options.prefix_caching else None
-    engine = Engine(runner, tokenizer, limits, defaults, clock, index, _growth(runner))
+    growth, speculator = _growth(runner), _speculator(plan, options, tokenizer)
+    engine = Engine(runner, tokenizer, limits, defaults, clock, index, growth, speculator)
     num_blocks = -(-plan.max_position // BLOCK_SIZE)
     full_context_bytes = num_blocks * BLOCK_SIZE * _token_bytes(plan, options)
     return LoadedModel(
@@ -154,14 +159,26 @@ def _growth(runner: Runner) -> Growth:
     return Growth(max(1, _SLAB_BYTES // max(1, block_bytes)), may_grow)
 
 
+def _speculator(plan: Plan, options: EngineOptions, tokenizer: Tokenizer) -> Speculator | None:
+    """None for a model that keeps more than keys and values of its past: a token that was
+    rejected would stay in it."""
+    if options.speculation == "off" or _is_recurrent(plan):
+        return None
+    return Speculator([Lookup()], PayingLengths(RowTimes()), tokenizer.vocab_size)
+
+
 def _prefix_index(plan: Plan, file: ModelFile, runner: Runner) -> PrefixIndex | None:
     """None for a model that keeps more than keys and values of its past."""
-    if any(group.kind is CacheKind.RECURRENT for group in plan.cache_groups):
+    if _is_recurrent(plan):
         return None
     ropes = dict.fromkeys(op.spec for op in plan.operations if isinstance(op, Rope))
     block_bytes = [runner.block_bytes(group) for group in range(len(plan.cache_groups))]
     same = (file.paths, file.file_bytes, runner.numerics_class, block_bytes, list(ropes))
     return PrefixIndex(repr(same).encode(), BLOCK_SIZE)
+
+
+def _is_recurrent(plan: Plan) -> bool:
+    return any(group.kind is CacheKind.RECURRENT for group in plan.cache_groups)
 
 
 def _size(plan: Plan, options: EngineOptions) -> tuple[EngineLimits, int]:

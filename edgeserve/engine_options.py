@@ -16,6 +16,7 @@ NUMPY_TYPES: Mapping[str, type[np.floating]] = {"float32": np.float32, "float64"
 """What the oracle computes in, by `dtype`."""
 
 _DEVICES = ("auto", "cpu", "oracle")
+_SPECULATIONS = ("auto", "off", "ngram")
 _BOUNDS = {
     "num_threads": (1, 1024),
     "max_model_len": (2, None),  # a token of prompt and one of answer
@@ -39,6 +40,7 @@ class EngineFields(TypedDict, total=False):
     target_itl_ms: float | None
     chat_template: str | None
     prefix_caching: bool
+    speculation: str
 
 
 @frozen(kw_only=True)
@@ -49,7 +51,8 @@ class EngineOptions:
     "float64". `kv_cache_memory` is bytes for K and V, which `kv_cache_dtype` "q8_0" halves
     and "q4_0" quarters, for some of the precision. Without `prefix_caching` every prompt is
     computed whole. `target_itl_ms` is what a prompt may make live streams wait between tokens; by
-    default four times what they would wait without it.
+    default four times what they would wait without it. `speculation` "auto" and "ngram" guess what
+    comes next from what was said before, where that pays; "off" computes one token at a time.
     """
 
     device: str = "auto"
@@ -63,12 +66,15 @@ class EngineOptions:
     target_itl_ms: float | None = None
     chat_template: str | None = None
     prefix_caching: bool = True
+    speculation: str = "auto"
 
     def __post_init__(self) -> None:
         if self.device not in _DEVICES:
             raise InvalidRequestError("device", self.device, " or ".join(_DEVICES))
         if self.dtype not in tuple(NUMPY_TYPES):
             raise InvalidRequestError("dtype", self.dtype, " or ".join(NUMPY_TYPES))
+        if self.speculation not in _SPECULATIONS:
+            raise InvalidRequestError("speculation", self.speculation, " or ".join(_SPECULATIONS))
         if self.kv_cache_dtype not in tuple(KV_TYPES):
             raise InvalidRequestError("kv_cache_dtype", self.kv_cache_dtype, " or ".join(KV_TYPES))
         if self.device == "oracle" and self.kv_cache_dtype != "f16":

@@ -38,7 +38,9 @@ class LLM:
     physical cores. `kv_cache_memory` is bytes for keys and values, held as `kv_cache_dtype` "f16",
     "q8_0" (half of them) or "q4_0" (a quarter, less precise); the context is `max_model_len`, or
     what the model was trained for and memory holds. `prefix_caching` False computes every prompt
-    whole, where otherwise what begins alike is computed once. `progress` hears of a download;
+    whole, where otherwise what begins alike is computed once. `speculation` "off" computes one
+    token at a time, where otherwise several are when what comes next was said before: the answer
+    is the same, sooner. `progress` hears of a download;
     `license_gate` is asked before a model is fetched whose terms must be accepted.
     Safe to call from several threads. Close it, or use it as a context manager.
 

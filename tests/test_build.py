@@ -70,6 +70,7 @@ def num_blocks(model: LoadedModel) -> int:
         *(("max_num_batched_tokens", value) for value in (0, None, True, 65537, 2**40)),
         *(("max_num_seqs", value) for value in (0, None, False)),
         *(("chat_template", value) for value in (5, Path("file.jinja"), b"x")),
+        *(("speculation", value) for value in ("on", "", None, True, [])),
         *(("prefix_caching", value) for value in (None, 1, "no")),
     ],
 )

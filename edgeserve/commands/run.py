@@ -49,6 +49,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="TYPE",
         help="f16, or q8_0 or q4_0 to save memory",
     )
+    parser.add_argument(
+        "--speculation", default="auto", metavar="HOW", help="auto; off computes a token at a time"
+    )
     parser.add_argument("--chat-template", type=Path, metavar="FILE", help="a Jinja template")
     parser.add_argument("--device", default="auto", metavar="NAME", help="auto, or oracle")
     parser.add_argument("--accept-license", action="store_true", help="accept the model's terms")
@@ -68,6 +71,7 @@ def run(args: argparse.Namespace, config: Config) -> int:
             max_model_len=args.max_model_len,
             kv_cache_memory=args.kv_cache_memory,
             kv_cache_dtype=args.kv_cache_dtype,
+            speculation=args.speculation,
             chat_template=_template(args.chat_template),
             config=config,
             progress=progress_on(sys.stderr, config),
