@@ -26,6 +26,7 @@ from edgeserve.errors import (
     QueueFullError,
     TemplateError,
 )
+from edgeserve.types import Usage
 
 from .engine_harness import NO_TIME
 from .tiny_models import write_tiny_model
@@ -69,9 +70,9 @@ def engine_of(llm: AsyncLLM) -> Engine:
 
 
 def answer(output: RequestOutput | None) -> RequestOutput:
-    """But for its name, what the clock said, and what had been computed before."""
+    """But for its name, what the clock said, what had been computed before, and drafts."""
     assert output is not None
-    usage = replace(output.usage, cached_tokens=0)
+    usage = Usage(output.usage.prompt_tokens, output.usage.completion_tokens)
     return replace(output, request_id="", timings=NO_TIME, usage=usage, prefix_miss=None)
 
 

@@ -36,7 +36,7 @@ class Corpus:
     def add(self, tokens: Sequence[int]) -> None:
         """Takes a text in; of one that is too long, its end. It replaces those that it begins
         with: earlier turns of the same chat."""
-        text = _Text(list(tokens[-self._max_tokens :]))
+        text = _Text(list(tokens[max(0, len(tokens) - self._max_tokens) :]))
         for older in [t for t in self._texts if text.tokens[: len(t.tokens)] == t.tokens]:
             self._drop(older)
         while self._texts and self._num_tokens + len(text.tokens) > self._max_tokens:
