@@ -1,7 +1,7 @@
 """What the engine costs beside the model: a decode step's time in C, in the runner, and around it.
 
     python benches/engine_cost.py MODEL.gguf [--sequences 64] [--tokens 64] [--threads 2]
-        [--temperature 0] [--rounds 3] [--profile 25] [--json FILE]
+        [--temperature 0] [--speculation auto] [--rounds 3] [--profile 25] [--json FILE]
 
 So many streams decode at once through AsyncLLM. A step runs from one forward pass's end of sampling
 to the next one's, so that everything is in it: scheduling, block tables, the batch's arrays, the
@@ -69,8 +69,9 @@ class Recorder:
         execute, sample, step = runner.execute, runner.sample, engine.step
 
         def timed_execute(batch: Any) -> None:
-            if batch.num_rows == batch.num_groups:
-                self._now.num_decodes = batch.num_rows
+            # All rows of a decode, and of its draft, have logits; a prompt's do not.
+            if batch.num_rows == batch.num_logits_rows.sum():
+                self._now.num_decodes = batch.num_groups
             self._now.runner += _timed(execute, batch)[1]
 
         def timed_sample(rows: Any) -> Any:
@@ -195,7 +196,10 @@ async def stream(llm: AsyncLLM, index: int, given: argparse.Namespace) -> None:
 async def record(given: argparse.Namespace, recorder: Recorder) -> None:
     longest = -(-(_PROMPT + given.tokens) // _BLOCK) * _BLOCK
     options = EngineOptions(
-        num_threads=given.threads, max_num_seqs=given.sequences, max_model_len=longest
+        num_threads=given.threads,
+        max_num_seqs=given.sequences,
+        max_model_len=longest,
+        speculation=given.speculation,
     )
     model = load_model(
         str(given.model), options, config=Config.from_environment(), clock=time.monotonic
@@ -233,6 +237,7 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=64, help="of each answer")
     parser.add_argument("--threads", type=int, default=num_cores())
     parser.add_argument("--temperature", type=float, default=0.0)
+    parser.add_argument("--speculation", default="auto", help="auto, or off")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--profile", type=int, default=0, help="how many functions to list")
     parser.add_argument("--json", type=Path, help="where the figures go")

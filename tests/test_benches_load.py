@@ -215,7 +215,14 @@ def test_a_steps_parts_lie_within_each_other(long_tiny: Path, bench: Any) -> Non
     module = bench("engine_cost")
     recorder = module.Recorder()
     given = argparse.Namespace(
-        model=long_tiny, sequences=5, tokens=300, threads=2, temperature=1.0, rounds=1, profile=5
+        model=long_tiny,
+        sequences=5,
+        tokens=300,
+        threads=2,
+        temperature=1.0,
+        speculation="auto",
+        rounds=1,
+        profile=60,
     )
     asyncio.run(module.record(given, recorder))
     steps = [step for step in recorder.steps if step.num_decodes == 5]
