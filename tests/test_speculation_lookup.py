@@ -53,7 +53,7 @@ def test_table_finds_the_latest_place_after_the_longest_known_run(
         end = min(len(text), end + piece)
         table.read(text, end)
         wanted = None
-        for size in (6, 3):
+        for size in NgramTable.sizes:
             if wanted is None and end >= size:
                 run = text[end - size : end]
                 places = [p for p in range(size, end) if text[p - size : p] == run]

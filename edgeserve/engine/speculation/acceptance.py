@@ -7,7 +7,7 @@ from collections.abc import Sequence
 _MEMORY = 48.0
 """Guesses after which the oldest count for little: texts change their ways."""
 _SHARED_MEMORY = 400.0
-_TRUST = 6.0
+_TRUST = 10.0
 """As many guesses of a sequence's own weigh as much as what all sequences say."""
 
 
