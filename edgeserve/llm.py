@@ -9,6 +9,7 @@ from typing import Unpack
 
 from edgeserve.build import load_model
 from edgeserve.config import Config
+from edgeserve.engine.accounting import EngineStats
 from edgeserve.engine.live_request import Request
 from edgeserve.engine.output import RequestFailed, RequestFinished, RequestProgress
 from edgeserve.engine.shared_engine import SharedEngine
@@ -87,6 +88,11 @@ class LLM:
     def context_note(self) -> str | None:
         """Where memory holds less than the model was trained for: how much, and what holds all."""
         return self._model.context_note
+
+    @property
+    def stats(self) -> EngineStats:
+        """What the engine has done so far, and where its time went."""
+        return self._model.engine.stats
 
     @property
     def default_sampling(self) -> SamplingDefaults:

@@ -20,6 +20,9 @@ from edgeserve.config import Config
 from edgeserve.engine.engine import Engine, EngineLimits
 from edgeserve.engine.live_request import Request
 from edgeserve.engine.sequence import Sequence as Line
+from edgeserve.engine.speculation.draft_lengths import PayingLengths
+from edgeserve.engine.speculation.lookup import Lookup
+from edgeserve.engine.speculation.row_times import RowTimes
 from edgeserve.engine.speculation.speculator import FixedLength, Speculator
 from edgeserve.engine_options import EngineOptions
 from edgeserve.runner.batch import BLOCK_SIZE
@@ -57,6 +60,8 @@ class Machine:
     draft_length: int = 0
     lies: int = 0
     """Of ten guesses, so many are wrong."""
+    looks_up: bool = False
+    """Guesses are looked up in what was said, and as long as they pay by the clock."""
 
 
 class Lent:
@@ -168,6 +173,8 @@ class Workshop:
             assert bench.num_steps < 20_000, "a request that never ends"
         assert bench.errors == {}
         assert engine._cache.occupancy() == 0.0  # pyright: ignore[reportPrivateUsage]
+        for output in bench.outputs.values():
+            self.counts["accepted tokens"] += output.usage.num_accepted_tokens
         done = [n for n in range(len(schedule)) if f"{time}.{n}" in bench.outputs]
         assert set(done) >= {n for n, ask in enumerate(schedule) if ask.gone_after is None}
         return {n: replace(bench.answer(f"{time}.{n}"), request_id="") for n in done}
@@ -187,9 +194,11 @@ class Workshop:
     def _engine(self, machine: Machine, guesses: Guesses | None = None) -> Engine:
         model = self._model(machine.kv_type, machine.num_threads)
         speculator = None
-        if guesses is not None and machine.draft_length > 0:
-            length = FixedLength(machine.draft_length)
-            speculator = Speculator([guesses], length, model.tokenizer.vocab_size)
+        vocab_size = model.tokenizer.vocab_size
+        if guesses is not None and machine.looks_up:
+            speculator = Speculator([Lookup()], PayingLengths(RowTimes()), vocab_size)
+        elif guesses is not None and machine.draft_length > 0:
+            speculator = Speculator([guesses], FixedLength(machine.draft_length), vocab_size)
         growth = None
         if machine.slab_blocks is not None:
             growth = Growth(machine.slab_blocks, lambda _group, _num_blocks: True)
@@ -243,6 +252,7 @@ def random_machine(random: Random, num_blocks: Sequence[int], kv_types: Sequence
         prefix_caching=random.random() < 0.6,
         draft_length=random.choice([0, 1, 3, 20]),
         lies=random.choice([0, 3, 10]),
+        looks_up=random.random() < 0.25,
     )
 
 
