@@ -167,7 +167,15 @@ def _chances(reader: _Reader, limit: int) -> list[float]:
         return []
     if match.text is not reader.tokens:
         limit = min(limit, len(match.text) - match.place)
-    return [reader.acceptance.chance(_kind(match.source, match.length + n)) for n in range(limit)]
+    chances: list[float] = []
+    length = match.length
+    while len(chances) < limit:
+        longer = bisect_right(_LENGTHS, length)
+        same = _LENGTHS[longer] - length if longer < len(_LENGTHS) else limit
+        chance = reader.acceptance.chance(_kind(match.source, length))
+        chances += [chance] * min(same, limit - len(chances))
+        length += same
+    return chances
 
 
 def _matched(text: list[int], place: int, tokens: list[int], end: int) -> int:

@@ -30,9 +30,13 @@ class NgramTable:
 
     def read(self, tokens: Sequence[int], end: int) -> None:
         """Reads `tokens` up to `end`, but for what was read before."""
+        first = self._num_read
         for size in self.sizes:
-            self._places.update(runs(tokens, size, self._num_read, end))
-        self._num_read = max(self._num_read, end)
+            if end != first + 1:
+                self._places.update(runs(tokens, size, first, end))
+            elif first >= size:  # one more, as decoding brings it, and nearly always
+                self._places[tuple(tokens[first - size : first])] = first
+        self._num_read = max(first, end)
 
     def find(self, tokens: Sequence[int], end: int) -> int | None:
         """The place that what precedes `end` was at before; by the longest run known."""
