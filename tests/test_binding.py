@@ -92,7 +92,7 @@ def test_source_tree_that_was_not_built_says_so(tmp_path: Path) -> None:
     site_packages = Path(np.__file__).parents[1]
     environment = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{site_packages}"}
     code = (
-        "from edgeserve.binding import load_library\n"
+        "from edgeserve.binding.library import load_library\n"
         "from edgeserve.errors import LibraryError\n"
         "try: load_library()\n"
         "except LibraryError as error: print(error)\n"

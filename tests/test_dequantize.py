@@ -6,7 +6,8 @@ import gguf
 import numpy as np
 import pytest
 
-from edgeserve.binding import dequantize, load_library
+from edgeserve.binding.dequantize import dequantize
+from edgeserve.binding.library import load_library
 from edgeserve.errors import InvalidRequestError, UnsupportedModelError
 
 QUANT_TYPES = [

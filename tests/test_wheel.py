@@ -92,7 +92,7 @@ def test_symlinked_folders_are_real_files_in_the_wheel(wheel: Path) -> None:
 def test_installed_package_finds_its_own_library(installed: Path) -> None:
     code = (
         "import importlib.util\n"
-        "from edgeserve.binding import dequantize\n"
+        "from edgeserve.binding.dequantize import dequantize\n"
         "print(importlib.util.find_spec('edgeserve.binding.libedgeserve').origin)\n"
         "print(dequantize('F16', bytes([0, 60]), 1)[0])\n"
     )

@@ -61,8 +61,7 @@ class PreTokenizer:
     """Cuts text into the pieces within which tokens are merged."""
 
     def __init__(self, style: PreTokenizerStyle) -> None:
-        uses_han = any(isinstance(rule, str) and r"\p{Han}" in rule for rule in style.rules)
-        self._table = han_class_table() if uses_han else class_table()
+        self._uses_han = any(isinstance(rule, str) and r"\p{Han}" in rule for rule in style.rules)
         # (reads classes, pattern or function)
         self._rules = [
             (r"\p{" in rule, _expand(rule)) if isinstance(rule, str) else (True, rule)
@@ -73,7 +72,7 @@ class PreTokenizer:
         """The pieces of `text` in order; joined, they are the text."""
         classes = plain = text
         if not text.isascii():
-            classes = text.translate(self._table)
+            classes = text.translate(han_class_table() if self._uses_han else class_table())
             plain = _WIDE_SPACES.sub("\v", text)
         spans: list[Span] = [(0, len(text))]
         for reads_classes, rule in self._rules:

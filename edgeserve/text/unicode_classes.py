@@ -7,6 +7,7 @@ its releases and a token id must not. Knows nothing of tokens.
 from __future__ import annotations
 
 import re
+from functools import cache
 
 # One character stands for a whole class, Latin-1 so that a classified text takes a byte each.
 LETTER, NUMBER, MARK, PUNCTUATION, SYMBOL, OTHER = "é", "²", "¨", "¿", "¤", "¬"
@@ -93,6 +94,7 @@ _HAN_BLOCKS = (
 )
 
 
+@cache
 def class_table() -> str:
     """A table for `str.translate`: ASCII stands for itself, every other character for its class."""
     parts = ["".join(map(chr, range(128)))]
@@ -102,6 +104,7 @@ def class_table() -> str:
     return table + OTHER * (_NUM_CODE_POINTS - len(table))
 
 
+@cache
 def han_class_table() -> str:
     """`class_table`, with Han apart from the other letters."""
     table = class_table()
