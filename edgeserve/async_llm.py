@@ -19,8 +19,8 @@ from edgeserve.engine.live_request import Request
 from edgeserve.engine.output import RequestFailed, RequestFinished
 from edgeserve.engine_options import EngineFields, EngineOptions
 from edgeserve.errors import InvalidRequestError
+from edgeserve.loader.model_files import LicenseGate
 from edgeserve.loader.progress import Progress
-from edgeserve.loader.store import LicenseGate
 from edgeserve.requests import (
     Conversation,
     Prompt,

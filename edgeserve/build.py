@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
-import numpy as np
-
+from edgeserve.binding.library import native_num_cores
 from edgeserve.cache.kv_cache import Growth
 from edgeserve.cache.prefix_index import PrefixIndex
 from edgeserve.config import Config
@@ -17,20 +15,20 @@ from edgeserve.engine.speculation.draft_lengths import PayingLengths
 from edgeserve.engine.speculation.lookup import Lookup
 from edgeserve.engine.speculation.row_times import RowTimes
 from edgeserve.engine.speculation.speculator import Speculator
-from edgeserve.engine_options import NUMPY_TYPES, EngineOptions
+from edgeserve.engine_options import DTYPE_BYTES, EngineOptions
 from edgeserve.errors import InvalidRequestError, KVMemoryError
 from edgeserve.frozen import frozen
 from edgeserve.loader.gguf import ModelFile, read_gguf
 from edgeserve.loader.machine import available_memory
+from edgeserve.loader.model_files import LicenseGate, ModelFiles, files_at
 from edgeserve.loader.progress import Progress, SilentProgress
 from edgeserve.loader.sampling_defaults import sampling_defaults
-from edgeserve.loader.store import LicenseGate, resolve_model
 from edgeserve.loader.tensors import TensorReader
+from edgeserve.loading_weights import LoadingWeights
 from edgeserve.models import build_plan
 from edgeserve.plan.ops import Attention, CacheKind, Linear, MoeLinear, Plan, Rope
 from edgeserve.runner.batch import BLOCK_SIZE
 from edgeserve.runner.kv_types import KV_TYPES
-from edgeserve.runner.native_runner import NativeRunner, num_cores
 from edgeserve.runner.runner import Runner
 from edgeserve.text.chat_template import ChatTemplate
 from edgeserve.text.tokenizer import Tokenizer, build_tokenizer
@@ -86,26 +84,26 @@ def load_model(
     Raises ModelNotFoundError, LicenseNotAcceptedError, DownloadError, ModelFileError,
     UnsupportedModelError, TokenizerError, TemplateError, KVMemoryError, InvalidRequestError.
     """
-    resolved = resolve_model(
-        source, config, progress=progress or SilentProgress(), license_gate=license_gate
-    )
+    resolved = files_at(source) or _resolve(source, config, progress, license_gate)
     file = read_gguf(resolved.path)
     plan = build_plan(file.metadata, file.tensors, max_model_len=options.max_model_len)
     defaults = sampling_defaults(file.metadata, resolved.entry)
     limits, num_blocks = _size(plan, options)
-    with TensorReader(file) as tensors, ThreadPoolExecutor(1, "edgeserve-load") as thread:
-        # Weights are read and repacked in C while Python makes the tokenizer and the template:
-        # not sooner, or lowering the plan would wait for the GIL until the tokenizer is there.
-        loading = thread.submit(_runner, plan, tensors, num_blocks, options, config)
-        loading.add_done_callback(lambda _: tensors.load_began.set())
+    with TensorReader(file) as tensors:
+        loading = None
+        if options.device != "oracle":
+            num_threads = options.num_threads or native_num_cores()
+            loading = LoadingWeights(plan, tensors, num_threads)
         try:
-            tensors.load_began.wait()
             tokenizer = build_tokenizer(file.metadata)
             template = _template(file.metadata, tokenizer, options.chat_template)
-            runner = loading.result()
+            if loading is None:
+                runner = _oracle_runner(plan, tensors, num_blocks, options)
+            else:
+                runner = _native_runner(plan, tensors, loading, num_blocks, options, config)
         except BaseException:
-            tensors.cancel()
-            _close_once_made(loading)
+            if loading is not None:
+                loading.abandon()
             raise
     index = _prefix_index(plan, file, runner) if options.prefix_caching else None
     growth, speculator = _growth(runner), _speculator(plan, options, tokenizer)
@@ -125,28 +123,53 @@ def load_model(
     )
 
 
-def _close_once_made(loading: Future[Runner]) -> None:
-    if loading.exception() is None:
-        loading.result().close()
+def _resolve(
+    source: str, config: Config, progress: Progress | None, license_gate: LicenseGate | None
+) -> ModelFiles:
+    from edgeserve.loader.store import resolve_model  # who names a file needs no catalogue
+
+    progress = progress or SilentProgress()
+    return resolve_model(source, config, progress=progress, license_gate=license_gate)
 
 
-def _runner(
-    plan: Plan, tensors: TensorReader, num_blocks: int, options: EngineOptions, config: Config
+def _oracle_runner(
+    plan: Plan, tensors: TensorReader, num_blocks: int, options: EngineOptions
 ) -> Runner:
-    if options.device == "oracle":
-        from edgeserve.runner.oracle_runner import OracleRunner  # only those who compare need it
+    import numpy as np
 
-        dtype = NUMPY_TYPES[options.dtype]
-        return OracleRunner(plan, tensors, num_blocks=num_blocks, dtype=dtype)
-    return NativeRunner(
+    from edgeserve.runner.oracle_runner import OracleRunner  # only those who compare need it
+
+    return OracleRunner(plan, tensors, num_blocks=num_blocks, dtype=np.dtype(options.dtype).type)
+
+
+def _native_runner(
+    plan: Plan,
+    tensors: TensorReader,
+    loading: LoadingWeights,
+    num_blocks: int,
+    options: EngineOptions,
+    config: Config,
+) -> Runner:
+    # With numpy, whose import takes as long as a small model's weights.
+    from edgeserve.runner.native_runner import NativeRunner
+
+    runner = NativeRunner(
         plan,
         tensors,
         num_blocks=num_blocks,
-        num_threads=options.num_threads or num_cores(),
+        num_threads=options.num_threads or native_num_cores(),
         max_rows=options.max_num_batched_tokens,
         kernels=config.kernels,
         kv_cache_dtype=options.kv_cache_dtype,
+        weights=loading.weights,
     )
+    try:
+        loading.wait()
+    except BaseException:
+        loading.abandon()  # first: nothing may free what is still being filled
+        runner.close()
+        raise
+    return runner
 
 
 def _growth(runner: Runner) -> Growth:
@@ -213,7 +236,7 @@ def _size(plan: Plan, options: EngineOptions) -> tuple[EngineLimits, int]:
 def _token_bytes(plan: Plan, options: EngineOptions) -> int:
     """What a token's keys and values take."""
     if options.device == "oracle":
-        return math.ceil(plan.kv_bytes_per_token(np.dtype(NUMPY_TYPES[options.dtype]).itemsize))
+        return math.ceil(plan.kv_bytes_per_token(DTYPE_BYTES[options.dtype]))
     return KV_TYPES[options.kv_cache_dtype].token_bytes(plan)
 
 

@@ -6,14 +6,12 @@ import math
 from collections.abc import Mapping
 from typing import TypedDict
 
-import numpy as np
-
 from edgeserve.errors import InvalidRequestError
 from edgeserve.frozen import frozen
 from edgeserve.runner.kv_types import KV_TYPES
 
-NUMPY_TYPES: Mapping[str, type[np.floating]] = {"float32": np.float32, "float64": np.float64}
-"""What the oracle computes in, by `dtype`."""
+DTYPE_BYTES: Mapping[str, int] = {"float32": 4, "float64": 8}
+"""What the oracle computes in, by numpy's name."""
 
 _DEVICES = ("auto", "cpu", "oracle")
 _SPECULATIONS = ("auto", "off", "ngram")
@@ -71,8 +69,8 @@ class EngineOptions:
     def __post_init__(self) -> None:
         if self.device not in _DEVICES:
             raise InvalidRequestError("device", self.device, " or ".join(_DEVICES))
-        if self.dtype not in tuple(NUMPY_TYPES):
-            raise InvalidRequestError("dtype", self.dtype, " or ".join(NUMPY_TYPES))
+        if self.dtype not in tuple(DTYPE_BYTES):
+            raise InvalidRequestError("dtype", self.dtype, " or ".join(DTYPE_BYTES))
         if self.speculation not in _SPECULATIONS:
             raise InvalidRequestError("speculation", self.speculation, " or ".join(_SPECULATIONS))
         if self.kv_cache_dtype not in tuple(KV_TYPES):

@@ -14,8 +14,8 @@ from edgeserve.engine.live_request import Request
 from edgeserve.engine.output import RequestFailed, RequestFinished, RequestProgress
 from edgeserve.engine.shared_engine import SharedEngine
 from edgeserve.engine_options import EngineFields, EngineOptions
+from edgeserve.loader.model_files import LicenseGate
 from edgeserve.loader.progress import Progress
-from edgeserve.loader.store import LicenseGate
 from edgeserve.progress_bar import PromptProgress
 from edgeserve.requests import (
     Conversation,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import operator
-import secrets
+import os
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from typing import SupportsIndex, TypedDict, cast
@@ -152,7 +152,7 @@ class RequestBuilder:
         if abs(priority) > _MAX_PRIORITY:
             allowed = f"from {-_MAX_PRIORITY} to {_MAX_PRIORITY}"
             raise InvalidRequestError("priority", priority, allowed)
-        seed = secrets.randbits(63) if params.seed is None else params.seed
+        seed = int.from_bytes(os.urandom(8), "little") >> 1 if params.seed is None else params.seed
         request_id = f"request-{next(self._numbers)}"
         return Request(request_id, text, tuple(ids), params, seed, priority)
 

@@ -27,9 +27,10 @@ from edgeserve.errors import (
     UnsupportedModelError,
 )
 from edgeserve.loader.tensors import TensorReader
-from edgeserve.plan.ops import Plan
 from edgeserve.runner.native_runner import NativeRunner
+from edgeserve.runner.native_weights import NativeWeights
 from edgeserve.runner.oracle_runner import OracleRunner
+from edgeserve.runner.runner import TensorSource
 from edgeserve.text.tokenizer import Tokenizer, build_tokenizer
 from edgeserve.types import Metadata
 
@@ -173,13 +174,13 @@ def test_template_of_the_file_is_used_unless_another_is_given(path: Path, tmp_pa
     assert load(bare).template is None
 
 
-def test_template_that_cannot_be_parsed_is_found_before_the_weights_are_read(
+def test_template_that_cannot_be_parsed_is_found_before_a_runner_is_made(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def never(*_: object) -> None:
-        raise AssertionError("weights were read")
+        raise AssertionError("a runner was made")
 
-    monkeypatch.setattr("edgeserve.build._runner", never)
+    monkeypatch.setattr("edgeserve.build._native_runner", never)
     with pytest.raises(TemplateError):
         load(path, chat_template="{% for %}")
 
@@ -221,9 +222,9 @@ def test_weights_are_given_back_when_the_tokenizer_fails(
 ) -> None:
     loaded, closed = threading.Event(), threading.Event()
 
-    class Watched(NativeRunner):
-        def __init__(self, *args: Any, **options: Any) -> None:
-            super().__init__(*args, **options)
+    class Watched(NativeWeights):
+        def fill(self, source: TensorSource, num_threads: int) -> None:
+            super().fill(source, num_threads)
             loaded.set()
 
         def close(self) -> None:
@@ -234,7 +235,7 @@ def test_weights_are_given_back_when_the_tokenizer_fails(
         assert loaded.wait(30)
         raise TokenizerError("tokenizer.ggml.tokens", "is damaged")
 
-    monkeypatch.setattr("edgeserve.build.NativeRunner", Watched)
+    monkeypatch.setattr("edgeserve.loading_weights.NativeWeights", Watched)
     monkeypatch.setattr("edgeserve.build.build_tokenizer", failing)
     with pytest.raises(TokenizerError, match="is damaged"):
         load(path)
@@ -246,7 +247,7 @@ def test_weights_are_not_waited_for_when_the_tokenizer_fails(
 ) -> None:
     ended: list[AbortedError] = []
 
-    def endless(_plan: Plan, tensors: TensorReader, **_: object) -> None:
+    def endless(_weights: NativeWeights, tensors: TensorReader, _num_threads: int) -> None:
         tensors.load_weights([], 1)
         try:
             while True:
@@ -255,7 +256,7 @@ def test_weights_are_not_waited_for_when_the_tokenizer_fails(
             ended.append(error)
             raise
 
-    monkeypatch.setattr("edgeserve.build.NativeRunner", endless)
+    monkeypatch.setattr(NativeWeights, "fill", endless)
     metadata = {"tokenizer.ggml.eot_token_id": 1 << 20}
     with pytest.raises(TokenizerError, match="eot_token_id: is 1048576"):
         load(write_tiny_model(tmp_path / "m.gguf", "llama", metadata=metadata))

@@ -35,6 +35,7 @@ from edgeserve.runner.native_runner import (
     NativeRunner,
     _PlanWriter,  # pyright: ignore[reportPrivateUsage]
 )
+from edgeserve.runner.native_weights import NativeWeights
 from edgeserve.runner.regions import RowOpKind
 
 from .test_native_runner import NUM_BLOCKS, SETS, Setup, open_runner, poison
@@ -408,6 +409,14 @@ def spoil(plan: PlanArrays, source: random.Random) -> PlanArrays:
     return replace(plan, **{what: items})
 
 
+def written(file: ModelFile, tensors: TensorReader, fuse: bool) -> tuple[PlanArrays, NativeWeights]:
+    """A plan as C gets it, and the weights in it, which are the caller's to close."""
+    plan = build_plan(file.metadata, file.tensors)
+    weights = NativeWeights(plan, fuse=fuse)
+    weights.fill(tensors, 1)
+    return _PlanWriter(plan, tensors, weights, 32, F16).finish(), weights
+
+
 @pytest.mark.parametrize("fuse", [True, False])
 @pytest.mark.parametrize("name", MODELS)
 def test_a_spoiled_plan_is_refused_or_computes_something(
@@ -417,11 +426,9 @@ def test_a_spoiled_plan_is_refused_or_computes_something(
     file = model_of(name)
     source = random.Random(name)
     with TensorReader(file) as tensors:
-        writer = _PlanWriter(build_plan(file.metadata, file.tensors), tensors, fuse, 32, 1, F16)
-    plan = writer.finish()
+        plan, weights = written(file, tensors, fuse)
     outcomes = [try_plan(spoil(spoil(plan, source), source)) for _ in range(150)]
-    for weight in writer.weights:
-        weight.close()
+    weights.close()
     assert outcomes.count(True) > 10
     assert outcomes.count(False) > 10
 
@@ -448,16 +455,14 @@ def test_rows_go_to_no_experts_but_those_of_their_route(
     """A slot that holds anything else, or another region's rows, would name any memory."""
     file = model_of("qwen3moe")
     with TensorReader(file) as tensors:
-        writer = _PlanWriter(build_plan(file.metadata, file.tensors), tensors, True, 32, 1, F16)
-    plan = writer.finish()
+        plan, weights = written(file, tensors, True)
     assert try_plan(plan)
     experts = next(i for i, region in enumerate(plan.regions) if region["kind"] == 3)
     at = {"experts": experts, "route": experts - 1, "before": experts - 1}[kind]
     regions = list(plan.regions)
     regions[at] = {**regions[at], **changes}
     assert not try_plan(replace(plan, regions=regions))
-    for weight in writer.weights:
-        weight.close()
+    weights.close()
 
 
 @pytest.mark.parametrize("what", ["x", "out", "residual", "store_key", "q", "select"])
@@ -467,10 +472,7 @@ def test_a_region_that_writes_what_it_reads_is_refused(
     """Its units run in any order on any thread: the answer would depend on it."""
     file = model_of("llama")
     with TensorReader(file) as tensors:
-        writer = _PlanWriter(
-            build_plan(file.metadata, file.tensors), tensors, what != "select", 32, 1, F16
-        )
-    plan = writer.finish()
+        plan, weights = written(file, tensors, what != "select")
     assert try_plan(plan)
     regions = list(plan.regions)
     linears, ops = list(plan.linears), list(plan.row_ops)
@@ -493,8 +495,7 @@ def test_a_region_that_writes_what_it_reads_is_refused(
         ops[at] = {**ops[at], "out": ops[at]["a"]}
     changed = replace(plan, linears=linears, row_ops=ops, attentions=attentions)
     assert not try_plan(changed)
-    for weight in writer.weights:
-        weight.close()
+    weights.close()
 
 
 def spare(plan: PlanArrays, *taken: int) -> int:

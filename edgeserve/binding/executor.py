@@ -26,11 +26,6 @@ TOP_STRIDE = 20
 """Likeliest tokens that a sample can report."""
 
 
-def native_num_cores() -> int:
-    """es_n_cores."""
-    return int(load_library().functions.es_n_cores())
-
-
 def kernel_sets() -> list[tuple[str, bool]]:
     """Every kernel set by name, best first, and whether it runs here."""
     library = load_library()

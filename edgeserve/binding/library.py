@@ -178,6 +178,11 @@ def load_library() -> NativeLibrary:
     return NativeLibrary(path, ffi, functions, _read_quant_types(ffi, functions))
 
 
+def native_num_cores() -> int:
+    """es_n_cores."""
+    return int(load_library().functions.es_n_cores())
+
+
 def check(library: NativeLibrary, status: int, what: str) -> None:
     """Raises the error that `status` stands for."""
     functions = library.functions

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
-
-import numpy as np
-from numpy.typing import NDArray
 
 from edgeserve.binding.library import CData, check, load_library
 from edgeserve.frozen import frozen
@@ -66,11 +64,11 @@ class LoadFault:
 
 
 def load_weights(
-    places: Sequence[WeightPlace], num_threads: int, cancelled: NDArray[np.int32]
+    places: Sequence[WeightPlace], num_threads: int, cancelled: array[int]
 ) -> LoadFault | None:
     """Reads and repacks weights on `num_threads` threads; releases the GIL. None when all is well.
 
-    Raises AbortedError once `cancelled[0]`, which another thread may set, is not 0.
+    Raises AbortedError once `cancelled[0]`, an int32 that another thread may set, is not 0.
     """
     library = load_library()
     c_places = library.ffi.new("es_weight_place[]", max(1, len(places)))

@@ -165,8 +165,8 @@ def _version() -> str | None:
 def _library(processor: Processor) -> Library:
     try:
         # Here, because they need packages that may be what is missing.
-        from edgeserve.binding.executor import kernel_sets, native_num_cores
-        from edgeserve.binding.library import load_library
+        from edgeserve.binding.executor import kernel_sets
+        from edgeserve.binding.library import load_library, native_num_cores
 
         library = load_library()
     except (ImportError, LibraryError) as error:

@@ -5,7 +5,6 @@ Reads models/catalog.toml and nothing else; downloads nothing and knows no cache
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -139,6 +138,8 @@ def load_catalog() -> Catalog:
 
 def parse_catalog(text: str) -> Catalog:
     """A catalogue from TOML; keys that an entry does not know are errors."""
+    import tomllib
+
     table = tomllib.loads(text)
     licenses = {key: License(**value) for key, value in table["licenses"].items()}
     entries = tuple(_entry(name, value, licenses) for name, value in table["models"].items())

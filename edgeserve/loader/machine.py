@@ -44,7 +44,7 @@ def read_bandwidth_bytes_per_s(num_threads: int | None = None) -> float | None:
     None where it cannot be: there is no room, or the native library cannot be used.
     """
     try:
-        from edgeserve.binding.executor import native_num_cores
+        from edgeserve.binding.library import native_num_cores
         from edgeserve.binding.meter import NativeMeter
 
         meter = NativeMeter(num_threads=num_threads or native_num_cores(), kernels=None)

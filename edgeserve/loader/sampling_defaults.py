@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from edgeserve.errors import HyperParameterError, InvalidRequestError
-from edgeserve.loader.catalog import CatalogEntry
 from edgeserve.types import Metadata, SamplingDefaults, SamplingParams
+
+if TYPE_CHECKING:
+    from edgeserve.loader.catalog import CatalogEntry
 
 
 def sampling_defaults(metadata: Metadata, entry: CatalogEntry | None) -> SamplingDefaults:

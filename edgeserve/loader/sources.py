@@ -8,10 +8,13 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from edgeserve.errors import ModelNotFoundError, ModelSourceError
 from edgeserve.frozen import frozen
-from edgeserve.loader.catalog import Catalog, CatalogEntry
+
+if TYPE_CHECKING:
+    from edgeserve.loader.catalog import Catalog, CatalogEntry
 
 _HUB_REPO = re.compile(r"[A-Za-z0-9_.-]+/[A-Za-z0-9_.-]+")
 _HUB_URL = re.compile(r"https?://(?:www\.)?(?:huggingface\.co|hf\.co)/([^/]+/[^/?#]+)(?:/.*)?")
@@ -85,7 +88,7 @@ def parse_source(text: str, catalog: Catalog) -> Source:
     if "://" in text:
         raise ModelSourceError(text, _about_url(text))
     if looks_like_path(text):
-        return _path_source(text)
+        return path_source(text)
     return _named_source(text, catalog)
 
 
@@ -100,7 +103,8 @@ def looks_like_path(text: str) -> bool:
     )
 
 
-def _path_source(text: str) -> PathSource:
+def path_source(text: str) -> PathSource:
+    """Raises ModelSourceError for a folder, ModelNotFoundError."""
     path = Path(text).expanduser()
     if path.is_dir():
         raise ModelSourceError(text, _about_folder(path))

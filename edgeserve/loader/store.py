@@ -6,18 +6,18 @@ Finding never touches the network; obtaining does when it must.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, assert_never
 
 from edgeserve.config import Config
 from edgeserve.errors import AmbiguousModelError, LicenseNotAcceptedError, ModelNotFoundError
-from edgeserve.frozen import frozen
 from edgeserve.loader import discovery, download
 from edgeserve.loader.catalog import Catalog, CatalogEntry, CatalogFile, load_catalog
 from edgeserve.loader.discovery import FoundModel
-from edgeserve.loader.gguf_names import choose, part_names
+from edgeserve.loader.gguf_names import choose
+from edgeserve.loader.model_files import LicenseGate, ModelFiles, parts_beside
 from edgeserve.loader.progress import Progress, SilentProgress
 from edgeserve.loader.sources import (
     CatalogSource,
@@ -31,23 +31,6 @@ from edgeserve.loader.sources import (
 
 if TYPE_CHECKING:
     from edgeserve.loader.package_index import WheelMember
-
-LicenseGate = Callable[[CatalogEntry], bool]
-"""Asked before a model whose terms must be accepted is fetched; False refuses."""
-
-
-@frozen
-class ModelFiles:
-    """A model's files on this machine, all parts in order, and what the catalogue knows of it."""
-
-    name: str
-    parts: tuple[Path, ...]
-    entry: CatalogEntry | None = None
-
-    @property
-    def path(self) -> Path:
-        """The file to open; of a split, its first part."""
-        return self.parts[0]
 
 
 def resolve_model(
@@ -123,7 +106,7 @@ class ModelStore:
     def _find(self, source: Source, text: str) -> ModelFiles | None:
         match source:
             case PathSource():
-                return ModelFiles(text, _parts_beside(source.path))
+                return ModelFiles(text, parts_beside(source.path))
             case CatalogSource():
                 return self._find_entry(source)
             case HubSource():
@@ -188,7 +171,7 @@ class ModelStore:
     def _find_kept(self, source: KeptSource) -> ModelFiles | None:
         for found in self._kept():
             if found.name in {source.name, f"{source.name}:latest"}:
-                return ModelFiles(found.name, _parts_beside(found.path))
+                return ModelFiles(found.name, parts_beside(found.path))
         return None
 
     def _kept(self) -> Iterator[FoundModel]:
@@ -301,18 +284,6 @@ def _no_quant(source: CatalogSource) -> ModelNotFoundError:
     return ModelNotFoundError(
         f"{entry.name}: no {source.quant} of it; there are: {', '.join(entry.quants)}"
     )
-
-
-def _parts_beside(path: Path) -> tuple[Path, ...]:
-    """All parts of the split that the file is one of."""
-    parts = tuple(path.with_name(name) for name in part_names(path.name))
-    missing = [part.name for part in parts if not part.exists()]
-    if missing:
-        raise ModelNotFoundError(
-            f"{path}: one of {len(parts)} parts, and {', '.join(missing)} is not beside it; "
-            "put them into one folder"
-        )
-    return parts
 
 
 def _normal(dist: str) -> str:

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import math
 import os
+from array import array
 from collections.abc import Sequence
 from pathlib import Path
 from threading import Event, Lock
 from types import TracebackType
+from typing import TYPE_CHECKING
 
-import numpy as np
-import numpy.typing as npt
-
-from edgeserve.binding.dequantize import dequantize
 from edgeserve.binding.weights import LoadFault, WeightPlace, WeightRows, load_weights
 from edgeserve.errors import (
     AbortedError,
@@ -30,6 +28,10 @@ from edgeserve.loader.gguf import ModelFile
 from edgeserve.loader.header_reader import shown
 from edgeserve.loader.tensor_types import TENSOR_TYPES, TENSOR_TYPES_BY_NAME
 from edgeserve.types import TensorInfo
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 
 class TensorReader:
@@ -48,7 +50,7 @@ class TensorReader:
         _check_computable(model)
         self._model = model
         self._descriptors: list[int] = []
-        self._cancelled = np.zeros(1, np.int32)  # C looks at it
+        self._cancelled = array("i", [0])  # C looks at it
         self._loading = Lock()
         self.load_began = Event()
         """Set once a load is in C, where it needs no GIL."""
@@ -98,7 +100,7 @@ class TensorReader:
         """
         info = self.info(name)
         offset, num_bytes = _place_of(info, first_row, num_rows)
-        data = np.empty(num_bytes, dtype=np.uint8).data
+        data = memoryview(bytearray(num_bytes))
         self._fill(data, info, offset)
         return data
 
@@ -115,14 +117,14 @@ class TensorReader:
         if fault is not None:
             raise self._error_of(fault, self.info(wanted[fault.place].tensor))
 
-    def float32(self, name: str) -> npt.NDArray[np.float32]:
+    def float32(self, name: str) -> NDArray[np.float32]:
         """The whole tensor, in its own shape. Raises as `read` does."""
         return self.float32_rows(name, 0, None).reshape(self.info(name).shape)
 
-    def float32_rows(
-        self, name: str, first_row: int, num_rows: int | None
-    ) -> npt.NDArray[np.float32]:
+    def float32_rows(self, name: str, first_row: int, num_rows: int | None) -> NDArray[np.float32]:
         """(num_rows, n_in): `num_rows` rows, or all that follow, from `first_row` on."""
+        from edgeserve.binding.dequantize import dequantize
+
         info = self.info(name)
         data = self.read(name, first_row, num_rows)
         kind = TENSOR_TYPES_BY_NAME[info.quant_type]

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import math
 from enum import Enum
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING
 
 from edgeserve.frozen import frozen
 from edgeserve.plan.weights import WeightView
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 
 class RopeStyle(str, Enum):
@@ -60,6 +62,8 @@ def rope_frequencies(
     spec: RopeSpec, factors: NDArray[np.float64] | None
 ) -> tuple[NDArray[np.float64], float]:
     """Radians per position of each pair, (dims/2,), and the factor on the rotated elements."""
+    import numpy as np
+
     pairs = np.arange(spec.dims // 2, dtype=np.float64)
     original = spec.base ** (-2.0 * pairs / spec.dims)
     if factors is not None:
@@ -75,6 +79,7 @@ def rope_frequencies(
 
 def _yarn_ramp(spec: RopeSpec, yarn: Yarn, pairs: NDArray[np.float64]) -> NDArray[np.float64]:
     """1 where a pair keeps its original frequency, 0 where it is stretched. Shape (dims/2,)."""
+    import numpy as np
 
     def pair_that_turns(times: float) -> float:
         wavelengths = yarn.original_context / (times * 2.0 * math.pi)

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from struct import pack
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING
 
 from edgeserve.frozen import frozen
 from edgeserve.types import ResolvedSampling
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 BLOCK_SIZE = 16
 """Tokens in a KV block."""
@@ -61,6 +63,8 @@ class Batch:
     @classmethod
     def from_groups(cls, groups: Sequence[RowGroup], num_cache_groups: int) -> Batch:
         """Lays groups end to end, in order."""
+        import numpy as np
+
         # Lists first: numpy costs a microsecond a call, and a step of few rows is all calls.
         token_ids: list[int] = []
         positions: list[int] = []

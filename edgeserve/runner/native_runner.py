@@ -1,4 +1,4 @@
-"""The Runner that computes in C: loads weights, lowers the plan, makes one C call a step."""
+"""The Runner that computes in C: describes the lowered plan to it, makes one C call a step."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ from edgeserve.binding.executor import (
     NativeExecutor,
     PlanArrays,
     SampleRow,
-    native_num_cores,
 )
-from edgeserve.binding.weights import NativeWeight, WeightRows
+from edgeserve.binding.library import native_num_cores
 from edgeserve.home_process import HomeProcess
 from edgeserve.plan.ops import CacheGroup, Gate, Plan, Rows
 from edgeserve.plan.rope import RopeSpec, RopeStyle, rope_frequencies
@@ -23,7 +22,7 @@ from edgeserve.plan.weights import WeightView
 from edgeserve.runner.batch import BLOCK_SIZE, Batch, ChooseToken, ScoreToken, TokenResult
 from edgeserve.runner.interruptible import run_interruptibly
 from edgeserve.runner.kv_types import KV_TYPES, KVType
-from edgeserve.runner.lower import lower
+from edgeserve.runner.native_weights import NativeWeights
 from edgeserve.runner.region_costs import RegionCost, region_costs
 from edgeserve.runner.regions import (
     AttentionRegion,
@@ -45,7 +44,8 @@ _LONG_STEP_ROWS = 16
 
 class NativeRunner:
     """Implements Runner over native/. `fuse` False and `kernels` are for tests and doctors;
-    `kv_cache_dtype` is a name of KV_TYPES."""
+    `kv_cache_dtype` is a name of KV_TYPES. `weights`, of the same plan, may still be filled while
+    the runner is made; they are its own from then on. None: it makes and fills them."""
 
     def __init__(
         self,
@@ -58,20 +58,23 @@ class NativeRunner:
         kernels: str | None = None,
         fuse: bool = True,
         kv_cache_dtype: str = "f16",
+        weights: NativeWeights | None = None,
     ) -> None:
         self._plan = plan
         self._num_blocks = num_blocks
         self._home = HomeProcess()
-        kv_type = KV_TYPES[kv_cache_dtype]
-        arrays = _PlanWriter(plan, source, fuse, max_rows, num_threads, kv_type)
-        self._weights = arrays.weights
-        self._lowered, self._weight_index = arrays.lowered, arrays.weight_index
+        made = NativeWeights(plan, fuse=fuse) if weights is None else weights
+        self._weights = made
         try:
+            if weights is None:
+                made.fill(source, num_threads)
+            arrays = _PlanWriter(plan, source, made, max_rows, KV_TYPES[kv_cache_dtype])
             self._executor = NativeExecutor(
                 arrays.finish(), num_threads=num_threads, num_blocks=num_blocks, kernels=kernels
             )
         except BaseException:
-            self._free_weights()
+            if weights is None:
+                made.close()
             raise
         self._closing = Lock()
 
@@ -94,15 +97,16 @@ class NativeRunner:
 
     @property
     def weight_bytes(self) -> int:
-        return sum(weight.num_bytes for weight in self._weights)
+        return sum(weight.num_bytes for weight in self._weights.weights)
 
     def region_costs(self) -> list[RegionCost]:
         """What each region of a step is called, and what it has to read and to multiply."""
-        sizes = {view: self._weights[i].num_bytes for view, i in self._weight_index.items()}
+        weights = self._weights.weights
+        sizes = {view: weights[i].num_bytes for view, i in self._weights.index.items()}
         token_bytes = [
             self.block_bytes(group) / BLOCK_SIZE for group in range(len(self.cache_groups))
         ]
-        return list(region_costs(self._lowered, self.cache_groups, sizes, token_bytes))
+        return list(region_costs(self._weights.lowered, self.cache_groups, sizes, token_bytes))
 
     def profile_into(self, nanoseconds: NDArray[np.uint64] | None) -> None:
         """Steps add each region's time, and last what comes before the first, until None."""
@@ -166,17 +170,13 @@ class NativeRunner:
             return
         with self._closing:
             self._executor.close()
-            self._free_weights()
+            self._weights.close()
 
     @property
     def _here(self) -> NativeExecutor:
         """The executor. In a forked copy its threads and locks would be waited for forever."""
         self._home.require()
         return self._executor
-
-    def _free_weights(self) -> None:
-        for weight in self._weights:
-            weight.close()
 
 
 def num_cores() -> int:
@@ -207,21 +207,21 @@ def sample_row(row: ChooseToken | ScoreToken) -> SampleRow:
 
 
 class _PlanWriter:
-    """Turns a lowered plan into C's arrays, and reads the weights it needs on the way."""
+    """Turns a lowered plan into C's arrays, and reads the vectors it needs on the way."""
 
     def __init__(
         self,
         plan: Plan,
         source: TensorSource,
-        fuse: bool,
+        weights: NativeWeights,
         max_rows: int,
-        num_threads: int,
         kv_type: KVType,
     ) -> None:
         self._plan = plan
         self._kv_type = kv_type
         self._source = source
-        self.lowered: LoweredPlan = lower(plan, fuse=fuse)
+        self._weights = weights
+        self.lowered: LoweredPlan = weights.lowered
         self._max_rows = max_rows
         self._slot_of, self._slot_widths = self.lowered.slots()
         self._cache_index = {
@@ -234,19 +234,11 @@ class _PlanWriter:
         self._vector_data: list[NDArray[np.float32]] = []
         self._ropes: dict[RopeSpec, int] = {}
         self._rope_data: list[tuple[NDArray[np.float64], bool, float]] = []
-        self.weight_index: dict[WeightView, int] = {}
-        self.weights: list[NativeWeight] = []
         self._regions: list[Fields] = []
         self._row_ops: list[Fields] = []
         self._linears: list[Fields] = []
         self._attentions: list[Fields] = []
-        try:
-            self._write_regions()
-            self._fill_weights(num_threads)
-        except BaseException:
-            for weight in self.weights:
-                weight.close()
-            raise
+        self._write_regions()
 
     def finish(self) -> PlanArrays:
         caches: list[Fields] = [
@@ -269,7 +261,7 @@ class _PlanWriter:
             caches=caches,
             vectors=self._vector_data,
             ropes=self._rope_data,
-            weights=self.weights,
+            weights=self._weights.weights,
             num_cache_groups=len(self._plan.cache_groups),
             logits=self._slot_of[self.lowered.logits],
             vocab_size=self._plan.vocab_size,
@@ -338,7 +330,7 @@ class _PlanWriter:
             index = int(op.normalised)
         elif op.weight is not None:
             is_matrix = len(op.weight.shape) == 2
-            index = self._weight(op.weight) if is_matrix else self._vector(op.weight)
+            index = self._weights.index[op.weight] if is_matrix else self._vector(op.weight)
         return {
             "kind": int(op.kind),
             "out": self._slot(op.out),
@@ -351,12 +343,12 @@ class _PlanWriter:
 
     def _linear(self, part: LinearPart) -> Fields:
         return {
-            "weight": self._weight(part.weight),
+            "weight": self._weights.index[part.weight],
             "bias": self._vector(part.bias),
             "out": self._slot(part.out),
             "unit_rows": part.unit_rows,
             "scale": part.scale,
-            "up_weight": _NONE if part.up_weight is None else self._weight(part.up_weight),
+            "up_weight": _NONE if part.up_weight is None else self._weights.index[part.up_weight],
             "up_bias": self._vector(part.up_bias),
             "gate": _NONE if part.gate is None else _GATES[part.gate],
             "head_norm": self._vector(part.head_norm),
@@ -407,16 +399,3 @@ class _PlanWriter:
             interleaved = spec.style is RopeStyle.INTERLEAVED
             self._rope_data.append((np.ascontiguousarray(frequencies), interleaved, magnitude))
         return self._ropes[spec]
-
-    def _weight(self, view: WeightView) -> int:
-        if view not in self.weight_index:
-            self.weight_index[view] = len(self.weights)
-            self.weights.append(NativeWeight(view.quant_type, view.num_rows, view.shape[-1]))
-        return self.weight_index[view]
-
-    def _fill_weights(self, num_threads: int) -> None:
-        wanted = [
-            WeightRows(self.weights[index], view.tensor, view.first_row)
-            for view, index in self.weight_index.items()
-        ]
-        self._source.load_weights(wanted, num_threads)

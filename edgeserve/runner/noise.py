@@ -7,9 +7,11 @@ The mixer is SplitMix64's finaliser (Steele, Lea, Flood 2014).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 TOKEN_STREAM = 0
 """The stream that chooses tokens; its draws are token ids."""
@@ -43,6 +45,8 @@ def uniform(
     seed: int, position: int, stream: int, draws: NDArray[np.integer] | Sequence[int]
 ) -> NDArray[np.float64]:
     """Numbers strictly between 0 and 1, one per draw, each a function of the four keys alone."""
+    import numpy as np
+
     key = np.uint64(hash64(seed, position, stream))
     x = key + np.asarray(draws).astype(np.uint64) * np.uint64(_GOLDEN)
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -56,4 +60,6 @@ def gumbel(
     seed: int, position: int, stream: int, draws: NDArray[np.integer] | Sequence[int]
 ) -> NDArray[np.float64]:
     """Gumbel noise: the argmax of logits plus it is a sample of their softmax."""
+    import numpy as np
+
     return -np.log(-np.log(uniform(seed, position, stream, draws)))

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Protocol
 
 from edgeserve.binding.weights import WeightRows
 from edgeserve.plan.ops import CacheGroup
 from edgeserve.runner.batch import Batch, ChooseToken, ScoreToken, TokenResult
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 
 class TensorSource(Protocol):

@@ -6,7 +6,6 @@ here, what is plain text goes to the engine. Knows nothing of chat templates or 
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
@@ -19,8 +18,6 @@ from edgeserve.text.stop_tokens import BYTE, CONTROL, NORMAL, UNKNOWN, USER_DEFI
 from edgeserve.text.tokenizer_fields import TokenizerFields
 from edgeserve.text.vocabulary import Vocabulary, VocabularyDefaults, read_vocabulary
 from edgeserve.types import Metadata
-
-_logger = logging.getLogger(__name__)
 
 _OTHER_MODELS = {
     "bert": "WordPiece",
@@ -154,7 +151,11 @@ def build_tokenizer(metadata: Metadata) -> Tokenizer:
 def _build_byte_pair(metadata: Metadata, fields: TokenizerFields, model: str) -> Tokenizer:
     pre = "gemma4" if model == "gemma4" else fields.text("pre")
     if not pre:  # files older than the field; newer ones of the same models cut text better
-        _logger.warning("tokenizer.ggml.pre is missing: cutting text the default way")
+        import logging  # takes long, and this is rare
+
+        logging.getLogger(__name__).warning(
+            "tokenizer.ggml.pre is missing: cutting text the default way"
+        )
         pre = "default"
     style = PRE_TOKENIZER_STYLES.get(pre)
     if style is None:
