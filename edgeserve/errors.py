@@ -115,6 +115,17 @@ class NonFiniteLogitsError(EdgeServeError):
         )
 
 
+class NothingAllowedError(EdgeServeError):
+    """A constraint leaves no token that the model can make: that request fails, nobody else's."""
+
+    def __init__(self, position: int) -> None:
+        self.position = position
+        super().__init__(
+            f"the constraint allows no token at position {position}: "
+            "what it asks for cannot be said with this model's vocabulary"
+        )
+
+
 class OutOfBlocksError(EdgeServeError):
     """The KV pool cannot hold even one request of this size."""
 

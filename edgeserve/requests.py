@@ -10,11 +10,13 @@ import operator
 import os
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
+from functools import lru_cache, partial
 from typing import SupportsIndex, TypedDict, cast
 
 from edgeserve.build import LoadedModel
 from edgeserve.engine.live_request import Request
 from edgeserve.errors import EdgeServeError, InvalidRequestError, NotYetError, TemplateError
+from edgeserve.text.sequence_breakers import sequence_breakers
 from edgeserve.types import Message, SamplingParams
 
 _MAX_PRIORITY = 1000
@@ -47,6 +49,23 @@ class SamplingFields(TypedDict, total=False):
     logprobs: int | None
     prompt_logprobs: int | None
     skip_special_tokens: bool
+    dynatemp_range: float | None
+    dynatemp_exponent: float | None
+    typical_p: float | None
+    top_n_sigma: float | None
+    xtc_probability: float | None
+    xtc_threshold: float | None
+    dry_multiplier: float | None
+    dry_base: float | None
+    dry_allowed_length: int | None
+    dry_penalty_last_n: int | None
+    dry_sequence_breakers: Sequence[str] | None
+    mirostat: int | None
+    mirostat_tau: float | None
+    mirostat_eta: float | None
+    repeat_last_n: int | None
+    min_keep: int | None
+    samplers: Sequence[str] | None
 
 
 class RequestBuilder:
@@ -55,6 +74,7 @@ class RequestBuilder:
     def __init__(self, model: LoadedModel) -> None:
         self._model = model
         self._numbers = itertools.count(1)
+        self._breakers = lru_cache(maxsize=8)(partial(sequence_breakers, model.tokenizer))
 
     def raw(self, prompt: Prompt, params: SamplingParams, priority: int = 0) -> Request:
         """Of a raw prompt: control tokens are parsed, BOS is added as the model wants it."""
@@ -154,7 +174,9 @@ class RequestBuilder:
             raise InvalidRequestError("priority", priority, allowed)
         seed = int.from_bytes(os.urandom(8), "little") >> 1 if params.seed is None else params.seed
         request_id = f"request-{next(self._numbers)}"
-        return Request(request_id, text, tuple(ids), params, seed, priority)
+        texts = params.breaker_texts
+        breakers = self._breakers(texts) if texts else None
+        return Request(request_id, text, tuple(ids), params, seed, priority, breakers)
 
 
 def prompts_of(prompts: object) -> list[Prompt]:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from edgeserve.plan.ops import CacheGroup, CacheKind
 from edgeserve.runner.batch import BLOCK_SIZE, Batch, ChooseToken, ScoreToken, TokenResult
-from edgeserve.runner.oracle_sampler import sample_row
+from edgeserve.runner.oracle_sampler import sample_rows
 
 History = tuple[int, ...]
 LogitsOf = Callable[[History], NDArray[np.float64]]
@@ -98,7 +98,7 @@ class FakeRunner:
     def sample(self, rows: Sequence[ChooseToken | ScoreToken]) -> list[TokenResult]:
         if self.on_sample is not None:
             self.on_sample()
-        return [sample_row(logits, row) for logits, row in zip(self._logits, rows, strict=True)]
+        return sample_rows(self._logits, rows)
 
     def logits(self) -> NDArray[np.float64]:
         return np.stack(self._logits)

@@ -28,6 +28,11 @@ class ReferenceVocabulary:
         self._vocab = llama_cpp.llama_model_get_vocab(self._model)
         self.vocab_size: int = llama_cpp.llama_vocab_n_tokens(self._vocab)
 
+    @property
+    def handle(self) -> object:
+        """llama.cpp's own, for its samplers."""
+        return self._vocab
+
     def close(self) -> None:
         self._llama_cpp.llama_log_set(self._keep_alive, ctypes.c_void_p(0))
         self._llama_cpp.llama_model_free(self._model)

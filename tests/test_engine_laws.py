@@ -100,6 +100,11 @@ sampling = st.builds(
     logprobs=st.sampled_from([None, 0, 2]),
     prompt_logprobs=st.sampled_from([None, 0, 2]),
     skip_special_tokens=st.booleans(),
+    dynatemp_range=st.sampled_from([None, None, 1.0]),
+    xtc_probability=st.sampled_from([None, None, 0.5]),
+    dry_multiplier=st.sampled_from([None, None, 2.0]),
+    mirostat=st.sampled_from([None, None, 2]),
+    samplers=st.sampled_from([None, None, ["temperature", "top_p", "penalties", "xtc", "dry"]]),
 )
 beginnings = st.tuples(
     st.sampled_from([range(100, 160), range(160, 220), [*range(100, 132), *range(3, 30)]]),
@@ -220,6 +225,8 @@ PROMPTS = (
     tuple(range(200, 170, -1)),
     (77,) * 17,
     tuple(range(90, 122)),
+    (60, 61, 62) * 6,
+    tuple(range(130, 150)),
 )
 REQUESTS = (
     SamplingParams(temperature=0.0, max_tokens=8, ignore_eos=True, logprobs=2, prompt_logprobs=1),
@@ -227,6 +234,8 @@ REQUESTS = (
     SamplingParams(temperature=1.0, top_p=0.9, top_k=40, max_tokens=6, frequency_penalty=1.0),
     SamplingParams(temperature=0.0, max_tokens=7, repetition_penalty=1.5, stop=["e", " o"]),
     SamplingParams(temperature=2.0, max_tokens=5, ignore_eos=True, logit_bias={60: 4.0}, min_p=0.1),
+    SamplingParams(temperature=1.0, max_tokens=8, mirostat=2, mirostat_eta=0.5, dry_multiplier=1.0),
+    SamplingParams(temperature=1.0, max_tokens=6, xtc_probability=0.5, typical_p=0.9, n=2),
 )
 SCHEDULE = [
     Ask(prompt, params, seed=n, pause=n % 3)

@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edgeserve.binding.executor import kernel_sets, sample_logits
+from edgeserve.binding.executor import kernel_sets
+from edgeserve.binding.samples import sample_logits
 from edgeserve.errors import LibraryError
 from edgeserve.runner.batch import ChooseToken, ScoreToken
-from edgeserve.runner.native_runner import sample_row
+from edgeserve.runner.native_sampling import sample_row
 from edgeserve.runner.oracle_sampler import sample_row as oracle_sample
 from edgeserve.types import ResolvedSampling
 

@@ -15,6 +15,7 @@ from edgeserve.types import (
     RequestOutput,
     SamplingDefaults,
     SamplingParams,
+    SequenceBreakers,
     Timings,
     Usage,
 )
@@ -44,6 +45,29 @@ HUGE = 10**400
         ("stop", ["x"] * 65),
         *(("stop_token_ids", value) for value in (5, "12", {1: 2})),
         *(("logit_bias", value) for value in (5, "x", [(1, 2.0)])),
+        *(("dynatemp_range", value) for value in (-0.1, 101, math.nan, "1")),
+        *(("dynatemp_exponent", value) for value in (-0.1, 101, math.inf)),
+        *(("typical_p", value) for value in (-0.1, 1.01, math.nan, True)),
+        *(("top_n_sigma", value) for value in (-1.1, 1001, math.inf, math.nan)),
+        *(("xtc_probability", value) for value in (-0.1, 1.1, math.nan)),
+        *(("xtc_threshold", value) for value in (-0.1, 1.1, "0.1")),
+        *(("dry_multiplier", value) for value in (-0.1, 101, math.inf, HUGE)),
+        *(("dry_base", value) for value in (0, 0.99, 101, math.nan)),
+        *(("dry_allowed_length", value) for value in (-1, 2**31, 1.5)),
+        *(("dry_penalty_last_n", value) for value in (-2, 2**31, "64")),
+        *(
+            ("dry_sequence_breakers", value)
+            for value in ("\n", 5, [1], [""], ["x" * 41], ["\ud800"])
+        ),
+        ("dry_sequence_breakers", ["é" * 21]),
+        ("dry_sequence_breakers", ["x"] * 65),
+        *(("mirostat", value) for value in (1, 3, -1, 0.5, True, "2")),
+        *(("mirostat_tau", value) for value in (-0.1, 101, math.nan)),
+        *(("mirostat_eta", value) for value in (-0.1, 101, math.inf)),
+        *(("repeat_last_n", value) for value in (-2, 2**31, 0.5)),
+        *(("min_keep", value) for value in (-1, 2**31)),
+        *(("samplers", value) for value in ("top_k", 5, ["tfs_z"], ["top_k", "top_k"], [None])),
+        ("samplers", ["typ_p", "typical_p"]),
     ],
 )
 def test_value_that_is_not_allowed_is_refused_by_field(field: str, value: Any) -> None:
@@ -191,3 +215,90 @@ def test_message_stays_short_however_long_the_value(value: Any) -> None:
         SamplingParams(temperature=value)
     assert len(str(caught.value)) < 300
     assert caught.value.value is value
+
+
+# --- samplers in an order ------------------------------------------------------------------------
+
+PLAIN = SamplingDefaults(temperature=1.0, top_p=1.0, min_p=0.0)
+
+
+@pytest.mark.parametrize(
+    ("fields", "samplers"),
+    [
+        ({}, ()),
+        ({"temperature": 0.7, "top_k": 5, "top_p": 0.9, "min_p": 0.1}, ()),
+        ({"temperature": 0.7, "repetition_penalty": 1.2, "repeat_last_n": 64}, ()),
+        ({"top_k": 5, "samplers": ["top_p", "top_k"]}, ()),
+        ({"top_k": 5, "top_p": 0.9, "samplers": ["top_p", "top_k"]}, ("top_p", "top_k")),
+        ({"temperature": 0.5, "top_k": 5, "samplers": ["top_k", "temperature"]}, ()),
+        (
+            {"temperature": 0.5, "top_k": 5, "samplers": ["temperature", "top_k"]},
+            ("temperature", "top_k"),
+        ),
+        ({"typical_p": 0.9, "top_k": 5}, ("top_k", "typical_p")),
+        ({"typ_p": 0.9}, None),
+        ({"typical_p": 0.9, "samplers": ["typ_p"]}, ("typical_p",)),
+        ({"top_n_sigma": -1}, ()),
+        ({"top_n_sigma": 1.0}, ("top_n_sigma",)),
+        ({"xtc_probability": 0.5}, ("xtc",)),
+        ({"dynatemp_range": 0.5}, ("temperature",)),
+        ({"dry_multiplier": 0.8}, ("dry",)),
+        ({"dry_multiplier": 0.8, "dry_penalty_last_n": 0}, ()),
+        ({"dry_multiplier": 0.8, "samplers": ["top_k"]}, ()),
+        ({"min_keep": 5, "top_p": 0.5}, ("top_p",)),
+        ({"mirostat": 2, "top_k": 5, "temperature": 0.5}, ("temperature", "mirostat")),
+        ({"mirostat": 2, "dry_multiplier": 1.0}, ("dry", "mirostat")),
+        ({"mirostat": 0, "mirostat_tau": 3.0}, ()),
+        ({"mirostat": 2, "temperature": 0}, ()),
+        ({"temperature": 0, "xtc_probability": 1.0, "typical_p": 0.1, "dynatemp_range": 1.0}, ()),
+        ({"temperature": 0, "dry_multiplier": 1.0, "top_k": 5}, ("dry",)),
+    ],
+    ids=str,
+)
+def test_what_has_an_effect_and_an_order_of_its_own_is_named(
+    fields: dict[str, Any], samplers: tuple[str, ...] | None
+) -> None:
+    if samplers is None:
+        with pytest.raises(TypeError):
+            SamplingParams(**fields)
+    else:
+        assert SamplingParams(**fields).resolved(PLAIN).samplers == samplers
+
+
+def test_a_sampler_that_the_order_leaves_out_is_off() -> None:
+    fields: dict[str, Any] = {"temperature": 0.0, "top_k": 3, "min_p": 0.5, "presence_penalty": 1.0}
+    left = SamplingParams(**fields, samplers=["top_p"]).resolved(SamplingDefaults())
+    assert (left.temperature, left.top_k, left.min_p, left.top_p) == (1.0, 0, 0.0, 0.95)
+    assert not left.needs_history
+    assert SamplingParams(**fields, samplers=["min_p"]).resolved(PLAIN).min_p == 0.5
+
+
+@pytest.mark.parametrize(
+    ("fields", "needed"),
+    [
+        ({"repetition_penalty": 1.1}, True),
+        ({"repetition_penalty": 1.1, "repeat_last_n": 0}, False),
+        ({"dry_multiplier": 1.0}, True),
+        ({"dry_multiplier": 1.0, "temperature": 0}, True),
+        ({"typical_p": 0.5}, False),
+    ],
+    ids=str,
+)
+def test_tokens_so_far_are_needed_for_penalties_and_dry(fields: Any, needed: bool) -> None:
+    assert SamplingParams(**fields).resolved(PLAIN).needs_history is needed
+
+
+def test_breakers_are_read_where_dry_is_on() -> None:
+    assert SamplingParams().breaker_texts == ()
+    assert SamplingParams(dry_sequence_breakers=["x"]).breaker_texts == ()
+    assert SamplingParams(dry_multiplier=1).breaker_texts == ("\n", ":", '"', "*")
+    assert SamplingParams(dry_multiplier=1, dry_sequence_breakers=["x"]).breaker_texts == ("x",)
+    assert SamplingParams(dry_multiplier=1, dry_sequence_breakers=[]).breaker_texts == ()
+
+
+def test_breakers_give_back_what_they_were_made_of() -> None:
+    sequences = {(4,), (0,), (63,), (64, 1), (5, 5, 5), (5, 5), (5, 6)}
+    breakers = SequenceBreakers.of(65, sequences)
+    assert set(breakers.sequences) == sequences
+    assert len(breakers.alone) == 12
+    assert breakers == SequenceBreakers.of(65, [*sequences, (5, 5)])

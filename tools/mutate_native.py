@@ -26,6 +26,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PROGRAMS = ("contract_test", "kernels_test", "matmul_test")
 TESTS = (
     "tests/test_native_sampler.py",
+    "tests/test_native_samplers.py",
     "tests/test_native_runner.py",
     "tests/test_native_hostile.py",
 )
@@ -126,9 +127,27 @@ MUTATIONS = (
     ),
     Mutation(
         "equals go to the highest id",
-        "native/sampling/sampler.c",
+        "native/sampling/candidates.h",
         "a.logit > b.logit : a.id < b.id",
         "a.logit > b.logit : a.id > b.id",
+    ),
+    Mutation(
+        "a chained row keeps its own mu",
+        "native/plan/sample.c",
+        "mu = c->out[i].mu;",
+        "mu = c->rows[i].mu;",
+    ),
+    Mutation(
+        "repetitions reach across what breaks them",
+        "native/sampling/dry.c",
+        "scratch->repeats[k] < limit ? scratch->repeats[k] : limit",
+        "scratch->repeats[k]",
+    ),
+    Mutation(
+        "XTC keeps the likeliest of the top choices",
+        "native/sampling/samplers.c",
+        "n_top == 0 || es_before(last, running->first[i])",
+        "n_top == 0 || es_before(running->first[i], last)",
     ),
     Mutation(
         "a worker keeps the prepared input of the region before",

@@ -1,4 +1,4 @@
-"""The native executor behind Python objects: plan arrays, steps and samples.
+"""The native executor behind Python objects: plan arrays and steps.
 
 Owns every C object it makes, and the memory those point at. Checks nothing that C checks again;
 a status that is not ok becomes a typed error.
@@ -12,7 +12,8 @@ from threading import Lock
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeserve.binding.library import CData, NativeLibrary, check, load_library
+from edgeserve.binding.library import CData, check, load_library
+from edgeserve.binding.samples import TOP_STRIDE, Sampled, SampleOutput, SampleRow, sample_rows
 from edgeserve.binding.weights import NativeWeight
 from edgeserve.errors import ClosedError, LibraryError
 from edgeserve.frozen import frozen
@@ -21,9 +22,6 @@ Fields = Mapping[str, int | float]
 """A C struct's members by name; the rest are -1 for indices, see `_filled`."""
 
 _ROW_EMBED = 0
-
-TOP_STRIDE = 20
-"""Likeliest tokens that a sample can report."""
 
 
 def kernel_sets() -> list[tuple[str, bool]]:
@@ -154,7 +152,7 @@ class NativeExecutor:
         """One result for each row of the last step's logits."""
         keep: list[object] = []
         c_rows = sample_rows(self._library, rows, keep)
-        out = _SampleOutput(self._library, len(rows))
+        out = SampleOutput(self._library, len(rows))
         with self._calling:
             status = self._functions.es_sample(
                 self._opened, c_rows, len(rows), out.sampled, out.ids, out.logprobs, TOP_STRIDE
@@ -267,95 +265,3 @@ def _require(
         raise LibraryError(
             f"a step: {name} is {array.dtype} {array.shape}, and must be {dtype.__name__} {shape}"
         )
-
-
-@frozen
-class SampleRow:
-    """es_sample_row: members by name, and the arrays it points at."""
-
-    fields: Fields
-    history: Sequence[int] = ()
-    bias: Sequence[tuple[int, float]] = ()
-    banned: Sequence[int] = ()
-
-
-@frozen
-class Sampled:
-    """es_sampled, with the likeliest tokens as (id, logprob)."""
-
-    token: int
-    logprob: float
-    rank: int
-    finite: bool
-    top: tuple[tuple[int, float], ...]
-
-
-def sample_logits(
-    logits: NDArray[np.float32], rows: Sequence[SampleRow], *, kernels: str | None = None
-) -> list[Sampled]:
-    """Samples rows of logits (R, vocab) that the caller holds."""
-    library = load_library()
-    keep: list[object] = []
-    c_rows = sample_rows(library, rows, keep)
-    out = _SampleOutput(library, len(rows))
-    logits = np.ascontiguousarray(logits, np.float32)
-    name = library.ffi.NULL if kernels is None else library.ffi.new("char[]", kernels.encode())
-    status = library.functions.es_sample_logits(
-        library.ffi.from_buffer("float[]", logits),
-        logits.shape[1],
-        logits.shape[1],
-        c_rows,
-        len(rows),
-        name,
-        out.sampled,
-        out.ids,
-        out.logprobs,
-        TOP_STRIDE,
-    )
-    check(library, status, "sampling")
-    return out.results()
-
-
-def sample_rows(library: NativeLibrary, rows: Sequence[SampleRow], keep: list[object]) -> CData:
-    """es_sample_row[]; `keep` holds the arrays that the rows point at."""
-    c_rows = library.ffi.new("es_sample_row[]", [row.fields for row in rows] or 1)
-    keep.append(c_rows)
-
-    def pointed(declaration: str, items: Sequence[object]) -> CData:
-        made = library.ffi.new(f"{declaration}[]", list(items))
-        keep.append(made)
-        return made
-
-    for c_row, row in zip(c_rows, rows, strict=False):
-        if row.history:
-            c_row.history = pointed("int32_t", row.history)
-            c_row.n_history = len(row.history)
-        if row.bias:
-            c_row.bias_ids = pointed("int32_t", [token_id for token_id, _ in row.bias])
-            c_row.bias_values = pointed("double", [bias for _, bias in row.bias])
-            c_row.n_bias = len(row.bias)
-        if row.banned:
-            c_row.banned = pointed("int32_t", row.banned)
-            c_row.n_banned = len(row.banned)
-    return c_rows
-
-
-class _SampleOutput:
-    """Room for the results of `num_rows` rows."""
-
-    def __init__(self, library: NativeLibrary, num_rows: int) -> None:
-        self._num_rows = num_rows
-        size = max(1, num_rows)
-        self.sampled = library.ffi.new("es_sampled[]", size)
-        self.ids = library.ffi.new("int32_t[]", size * TOP_STRIDE)
-        self.logprobs = library.ffi.new("double[]", size * TOP_STRIDE)
-
-    def results(self) -> list[Sampled]:
-        return [self._result(row) for row in range(self._num_rows)]
-
-    def _result(self, row: int) -> Sampled:
-        found = self.sampled[row]
-        first = row * TOP_STRIDE
-        end = first + found.n_top
-        top = tuple((self.ids[i], self.logprobs[i]) for i in range(first, end))
-        return Sampled(found.token, found.logprob, found.rank, bool(found.is_finite), top)

@@ -31,6 +31,7 @@ from edgeserve.errors import (
     InvalidRequestError,
     LibraryError,
     NonFiniteLogitsError,
+    NothingAllowedError,
     OutOfMemoryError,
     StepError,
 )
@@ -259,7 +260,7 @@ class Engine:
             index=index,
             token_ids=list(request.prompt_token_ids),
             params=params,
-            sampling=params.resolved(self.defaults),
+            sampling=params.resolved(self.defaults, request.breakers),
             seed=choice_seed(request.seed, index),
             max_tokens=self._max_tokens(request),
             stop_ids=ends | frozenset(params.stop_token_ids),
@@ -332,6 +333,9 @@ class Engine:
             if not answer.finite:
                 events.append(self._fail(sequence.request_id, NonFiniteLogitsError(position)))
                 return
+            if not answer.allowed:
+                events.append(self._fail(sequence.request_id, NothingAllowedError(position)))
+                return
             if position + 1 < len(sequence.token_ids):
                 if position == sequence.num_scored_tokens:
                     choice.score_prompt(answer)
@@ -350,6 +354,7 @@ class Engine:
     ) -> list[EngineEvent]:
         sequence = choice.sequence
         sequence.token_ids.append(answer.token_id)
+        sequence.mu = answer.mu
         live.note_token(sequence.index, self._clock())
         chunk = choice.accept(answer)
         events: list[EngineEvent] = [RequestProgress(sequence.request_id, chunk)]

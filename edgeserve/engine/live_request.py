@@ -11,13 +11,14 @@ from edgeserve.engine.recent_prompts import Likeness, prefix_miss
 from edgeserve.errors import InvalidRequestError
 from edgeserve.frozen import frozen
 from edgeserve.runner.batch import BLOCK_SIZE
-from edgeserve.types import RequestOutput, SamplingParams, Timings, Usage
+from edgeserve.types import RequestOutput, SamplingParams, SequenceBreakers, Timings, Usage
 
 
 @frozen
 class Request:
     """What a client asked. `seed` is always known: the caller's, or one drawn for it. Of two that
-    wait, one whose `priority` is lower goes first, unless 64 others a step of priority have."""
+    wait, one whose `priority` is lower goes first, unless 64 others a step of priority have.
+    `breakers` are the tokens of the texts that end repetitions for DRY."""
 
     request_id: str
     prompt: str | None
@@ -25,6 +26,7 @@ class Request:
     params: SamplingParams
     seed: int
     priority: int = 0
+    breakers: SequenceBreakers | None = None
 
 
 @dataclass(slots=True)

@@ -44,4 +44,6 @@ def _choose(sequence: Sequence, ahead: tuple[int, ...]) -> ChooseToken:
         num_prompt_tokens=sequence.num_prompt_tokens,
         banned=sequence.banned_ids(len(ahead)),
         num_logprobs=sequence.params.logprobs,
+        mu=sequence.mu,
+        chained=bool(ahead) and sequence.sampling.mirostat,
     )

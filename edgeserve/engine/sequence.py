@@ -15,10 +15,11 @@ class Sequence:
     The keys and values of the first `num_computed_tokens` are in the cache. Preemption sets that
     to 0 and loses nothing else. `num_scored_tokens` prompt tokens have their logprob already.
     `num_cached_tokens` of the prompt were found in the cache when it first ran. Of the
-    `num_draft_tokens` that were proposed for it `num_accepted_tokens` were right. `forks` is the
-    request's first choice, whose prompt this one shares. `prefix_hashes` are those of its full
-    blocks; the one that is `awaited` is of a block which another sequence is about to compute.
-    Lower `rank`s go first: the scheduler makes them of arrival and `priority`.
+    `num_draft_tokens` that were proposed for it `num_accepted_tokens` were right. `mu` is
+    mirostat's, after the last token. `forks` is the request's first choice, whose prompt this one
+    shares. `prefix_hashes` are those of its full blocks; the one that is `awaited` is of a block
+    which another sequence is about to compute. Lower `rank`s go first: the scheduler makes them of
+    arrival and `priority`.
     """
 
     request_id: str
@@ -39,6 +40,7 @@ class Sequence:
     num_cached_tokens: int = 0
     num_draft_tokens: int = 0
     num_accepted_tokens: int = 0
+    mu: float = field(init=False)
     finish_reason: FinishReason | None = None
     forks: Sequence | None = None
     prefix_hashes: list[bytes] = field(default_factory=list[bytes])
@@ -46,6 +48,7 @@ class Sequence:
 
     def __post_init__(self) -> None:
         self.num_prompt_tokens = len(self.token_ids)
+        self.mu = self.sampling.first_mu
 
     @property
     def num_output_tokens(self) -> int:

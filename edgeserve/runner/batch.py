@@ -97,9 +97,12 @@ class ChooseToken:
     """Sample a token from a row of logits.
 
     The random numbers are keyed by `seed` and `position` (the absolute position of the token
-    being chosen). `history` is prompt and output so far, needed by penalties only; the first
-    `num_prompt_tokens` are the prompt. `banned` tokens cannot be chosen. `num_logprobs` likeliest
-    tokens are reported; None reports nothing.
+    being chosen). `history` is prompt and output so far, needed by penalties and DRY only; the
+    first `num_prompt_tokens` are the prompt. `banned` tokens cannot be chosen, nor those whose bit
+    in `mask` is not set: (ceil(vocab / 32),) uint32, the lowest bit first. Where nothing is left
+    the mask holds, and bias and bans do not. `num_logprobs` likeliest tokens are reported; None
+    reports nothing. `mu` is mirostat's, after the token before; `chained` takes it from the row
+    before this one instead, which is then the same sequence's.
     """
 
     sampling: ResolvedSampling
@@ -109,6 +112,9 @@ class ChooseToken:
     num_prompt_tokens: int = 0
     banned: Sequence[int] = ()
     num_logprobs: int | None = None
+    mask: NDArray[np.uint32] | None = None
+    mu: float = 0.0
+    chained: bool = False
 
 
 @frozen
@@ -123,10 +129,13 @@ class ScoreToken:
 class TokenResult:
     """A row's token. `logprob` and `rank` are under the unmodified logits; `top` is (id, logprob)
     by likelihood, lowest id first among equals. `finite` is False if the row held NaN or
-    infinity where no token can be chosen; then the token means nothing."""
+    infinity where no token can be chosen, `allowed` if the mask left none that the model can make;
+    then the token means nothing. `mu` is mirostat's now; without it, it means nothing."""
 
     token_id: int
     logprob: float = 0.0
     rank: int = 0
     top: tuple[tuple[int, float], ...] = ()
     finite: bool = True
+    allowed: bool = True
+    mu: float = 0.0

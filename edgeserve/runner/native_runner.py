@@ -12,7 +12,6 @@ from edgeserve.binding.executor import (
     Fields,
     NativeExecutor,
     PlanArrays,
-    SampleRow,
 )
 from edgeserve.binding.library import native_num_cores
 from edgeserve.home_process import HomeProcess
@@ -22,6 +21,7 @@ from edgeserve.plan.weights import WeightView
 from edgeserve.runner.batch import BLOCK_SIZE, Batch, ChooseToken, ScoreToken, TokenResult
 from edgeserve.runner.interruptible import run_interruptibly
 from edgeserve.runner.kv_types import KV_TYPES, KVType
+from edgeserve.runner.native_sampling import sample_row, token_result
 from edgeserve.runner.native_weights import NativeWeights
 from edgeserve.runner.region_costs import RegionCost, region_costs
 from edgeserve.runner.regions import (
@@ -142,10 +142,8 @@ class NativeRunner:
         self._here.abort(raised)
 
     def sample(self, rows: Sequence[ChooseToken | ScoreToken]) -> list[TokenResult]:
-        return [
-            TokenResult(found.token, found.logprob, found.rank, found.top, found.finite)
-            for found in self._here.sample([sample_row(row) for row in rows])
-        ]
+        found = self._here.sample([sample_row(row) for row in rows])
+        return [token_result(sampled) for sampled in found]
 
     def logits(self) -> NDArray[np.float32]:
         return self._here.logits()
@@ -182,28 +180,6 @@ class NativeRunner:
 def num_cores() -> int:
     """Cores worth computing on: physical ones, within affinity and cgroup limits."""
     return native_num_cores()
-
-
-def sample_row(row: ChooseToken | ScoreToken) -> SampleRow:
-    """What C is asked of one row of logits."""
-    if isinstance(row, ScoreToken):
-        return SampleRow({"mode": 1, "token": row.token_id, "n_top": row.num_logprobs})
-    sampling = row.sampling
-    fields: Fields = {
-        "mode": 0,
-        "temperature": sampling.temperature,
-        "top_p": sampling.top_p,
-        "top_k": min(sampling.top_k, 2**31 - 1),
-        "min_p": sampling.min_p,
-        "repetition_penalty": sampling.repetition_penalty,
-        "presence_penalty": sampling.presence_penalty,
-        "frequency_penalty": sampling.frequency_penalty,
-        "seed": row.seed & 0xFFFFFFFFFFFFFFFF,
-        "position": row.position,
-        "n_prompt": row.num_prompt_tokens if row.history else 0,
-        "n_top": _NONE if row.num_logprobs is None else row.num_logprobs,
-    }
-    return SampleRow(fields, row.history, sampling.logit_bias, row.banned)
 
 
 class _PlanWriter:

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 TOKEN_STREAM = 0
 """The stream that chooses tokens; its draws are token ids."""
 
+XTC_STREAM = 1
+"""The stream of XTC's coin, which is draw 0."""
+
 _GOLDEN = 0x9E3779B97F4A7C15
 _MASK = 0xFFFFFFFFFFFFFFFF
 

@@ -37,7 +37,7 @@ from edgeserve.plan.ops import (
 from edgeserve.plan.rope import RopeSpec, RopeStyle, rope_frequencies
 from edgeserve.plan.weights import WeightView
 from edgeserve.runner.batch import BLOCK_SIZE, Batch, ChooseToken, ScoreToken, TokenResult
-from edgeserve.runner.oracle_sampler import sample_row
+from edgeserve.runner.oracle_sampler import sample_rows
 from edgeserve.runner.runner import TensorSource
 
 Array = NDArray[np.floating]
@@ -118,7 +118,7 @@ class OracleRunner:
         self._logits = values[self._plan.outputs["logits"]]
 
     def sample(self, rows: Sequence[ChooseToken | ScoreToken]) -> list[TokenResult]:
-        return [sample_row(logits, row) for logits, row in zip(self._logits, rows, strict=True)]
+        return sample_rows(self._logits, rows)
 
     def logits(self) -> Array:
         return self._logits

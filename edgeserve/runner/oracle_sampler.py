@@ -1,75 +1,113 @@
 """Sampling in numpy, one row at a time: what every other sampler is checked against.
 
-Order: banned tokens, bias and penalties on the logits; greedy at temperature 0; else top_k, top_p,
-min_p on the modified distribution, then temperature, then Gumbel-max. Ties go to the lowest id.
+Order: penalties, bias, mask and banned tokens on the logits; greedy at temperature 0; else top_k,
+top_p, min_p on the modified distribution, then temperature, then Gumbel-max. Or the request's own
+samplers in their order. Ties go to the lowest id.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from itertools import takewhile
 
 import numpy as np
 from numpy.typing import NDArray
 
 from edgeserve.runner.batch import ChooseToken, ScoreToken, TokenResult
 from edgeserve.runner.noise import TOKEN_STREAM, gumbel
+from edgeserve.runner.oracle_filters import Running, run_samplers, surprise
+from edgeserve.runner.oracle_penalties import penalise, penalise_repeats
 from edgeserve.types import ResolvedSampling
 
 Floats = NDArray[np.float64]
 
 
+def sample_rows(
+    logits: Iterable[NDArray[np.floating]], rows: Sequence[ChooseToken | ScoreToken]
+) -> list[TokenResult]:
+    """One result a row; chained ones take mirostat's mu from the row before."""
+    results: list[TokenResult] = []
+    for values, row in zip(logits, rows, strict=True):
+        if isinstance(row, ChooseToken) and row.chained:
+            results.append(sample_row(values, replace(row, mu=results[-1].mu)))
+        else:
+            results.append(sample_row(values, row))
+    return results
+
+
 def sample_row(logits: NDArray[np.floating], row: ChooseToken | ScoreToken) -> TokenResult:
     """The token for one row of logits (vocab,), and how likely it was."""
     raw = logits.astype(np.float64)
-    if not _usable(raw):
-        return TokenResult(token_id=0, finite=False)
     if isinstance(row, ScoreToken):
-        return _report(raw, row.token_id, row.num_logprobs)
-    token_id = _choose(_modify(raw, row), row)
+        usable = _usable(raw)
+        return _report(raw, row.token_id, row.num_logprobs) if usable else _nothing(finite=False)
+    if not _usable(raw):
+        return _nothing(finite=False, mu=row.mu)
+    modified, late = _modify(raw, row)
+    if modified is None:
+        return _nothing(allowed=False, mu=row.mu)
+    token_id, mu = _choose(modified, row, late)
     if row.num_logprobs is None:
-        return TokenResult(token_id)
-    return _report(raw, token_id, row.num_logprobs)
+        return TokenResult(token_id, mu=mu)
+    return replace(_report(raw, token_id, row.num_logprobs), mu=mu)
+
+
+def _nothing(*, finite: bool = True, allowed: bool = True, mu: float = 0.0) -> TokenResult:
+    return TokenResult(token_id=0, finite=finite, allowed=allowed, mu=mu)
 
 
 def _usable(logits: Floats) -> bool:
     """No NaN, no +infinity, and something other than -infinity to choose."""
-    return not np.isnan(logits).any() and np.isfinite(logits.max())
+    return not np.isnan(logits).any() and bool(np.isfinite(logits.max()))
 
 
-def _modify(raw: Floats, row: ChooseToken) -> Floats:
+def _modify(raw: Floats, row: ChooseToken) -> tuple[Floats | None, Sequence[str]]:
+    """The logits to choose from, None where the mask leaves none; and the samplers still to run."""
     logits = raw.copy()
     sampling = row.sampling
-    if sampling.needs_history:
-        _penalise(logits, row)
+    leading = tuple(takewhile(("penalties", "dry").__contains__, sampling.samplers))
+    late = sampling.samplers[len(leading) :]
+    if not sampling.samplers and sampling.has_penalties:
+        leading = ("penalties",)
+    for name in leading:
+        (penalise if name == "penalties" else penalise_repeats)(logits, row)
     for token_id, bias in sampling.logit_bias:
         logits[token_id] = -np.inf if bias <= -100.0 else logits[token_id] + min(bias, 100.0)
+    logits = _masked(logits, row)
     logits[list(row.banned)] = -np.inf
-    # Everything banned: the raw distribution is the lesser lie than a token from nowhere.
-    return logits if np.isfinite(logits.max()) else raw
+    if np.isfinite(logits.max()):
+        return logits, late
+    # Everything banned: what the mask allows of the raw distribution, or without one all of it, is
+    # the lesser lie than a token from nowhere.
+    logits = _masked(raw, row)
+    return (logits if np.isfinite(logits.max()) else None), late
 
 
-def _penalise(logits: Floats, row: ChooseToken) -> None:
-    """Repetition over prompt and output (CTRL, arXiv 1909.05858); presence and frequency over the
-    output only, as OpenAI's API has them."""
-    sampling = row.sampling
-    seen = np.unique(np.asarray(row.history, np.int64))
-    values = logits[seen]
-    penalty = sampling.repetition_penalty
-    logits[seen] = np.where(values > 0, values / penalty, values * penalty)
-    output = np.asarray(row.history[row.num_prompt_tokens :], np.int64)
-    said, counts = np.unique(output, return_counts=True)
-    logits[said] -= sampling.presence_penalty + sampling.frequency_penalty * counts
+def _masked(logits: Floats, row: ChooseToken) -> Floats:
+    if row.mask is None:
+        return logits
+    bits = np.unpackbits(row.mask.astype("<u4").view(np.uint8), bitorder="little")
+    return np.where(bits[: len(logits)] == 1, logits, -np.inf)
 
 
-def _choose(logits: Floats, row: ChooseToken) -> int:
+def _choose(logits: Floats, row: ChooseToken, late: Sequence[str]) -> tuple[int, float]:
+    """A token, and mirostat's mu after it."""
     sampling = row.sampling
     if sampling.temperature == 0.0:
-        return int(np.argmax(logits))
-    kept = _candidates(logits, sampling)
-    noise = gumbel(row.seed, row.position, TOKEN_STREAM, kept)
-    # Below their maximum, logits over a tiny temperature fall to -inf instead of rising to +inf.
-    with np.errstate(over="ignore"):
-        scores = (logits[kept] - logits[kept].max()) / sampling.temperature + noise
-    best = scores.max()
-    return int(kept[scores == best].min())
+        return int(np.argmax(logits)), row.mu
+    if sampling.samplers:
+        running = run_samplers(logits, row, late)
+    else:
+        kept = _candidates(logits, sampling)
+        running = Running(kept, logits[kept], sampling.temperature)
+    noise = gumbel(row.seed, row.position, TOKEN_STREAM, running.ids)
+    scores = running.scaled + noise
+    chosen = int(np.lexsort((running.ids, -scores))[0])
+    mu = row.mu
+    if "mirostat" in late:
+        mu -= sampling.mirostat_eta * (surprise(running, chosen) - sampling.mirostat_tau)
+    return int(running.ids[chosen]), mu
 
 
 def _candidates(logits: Floats, sampling: ResolvedSampling) -> NDArray[np.int64]:

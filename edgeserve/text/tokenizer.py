@@ -85,6 +85,14 @@ class Tokenizer:
             ids.append(vocabulary.eos_id)
         return ids
 
+    def encode_continuation(self, text: str) -> list[int]:
+        """The ids of plain text that goes on from other text: nothing comes before it."""
+        _refuse_surrogates(text)
+        ids: list[int] = []
+        for part in self._special.split(text, parse_special=False, guard=None):
+            ids += [part] if isinstance(part, int) else self._engine.encode(part)
+        return ids
+
     def is_control(self, token_id: int) -> bool:
         """Whether the token is for control, and so not part of the text by default."""
         return bool(self._kind(token_id) & (CONTROL | UNKNOWN))

@@ -322,20 +322,64 @@ typedef enum es_sample_mode {
     ES_SAMPLE_SCORE = 1,  // report on a token that is known
 } es_sample_mode;
 
-// What to do with one row of logits. Penalties, then bias, then banned tokens; then greedy at
-// temperature 0, else top_k, top_p, min_p, temperature, and Gumbel-max with noise keyed by
-// (seed, position). A knob that is off: top_k 0, top_p 1, min_p 0, penalties 1, 0, 0.
+// What a row of logits goes through, by the names that llama.cpp's server gives them.
+typedef enum es_sampler {
+    ES_SAMPLER_PENALTIES = 0,
+    ES_SAMPLER_DRY = 1,
+    ES_SAMPLER_TOP_N_SIGMA = 2,
+    ES_SAMPLER_TOP_K = 3,
+    ES_SAMPLER_TYPICAL_P = 4,
+    ES_SAMPLER_TOP_P = 5,
+    ES_SAMPLER_MIN_P = 6,
+    ES_SAMPLER_XTC = 7,
+    ES_SAMPLER_TEMPERATURE = 8, // with a dynatemp_range, dynamic
+    ES_SAMPLER_MIROSTAT = 9,    // version 2
+} es_sampler;
+
+// What ends a repetition for DRY. Number i of the sequences is the token heads[i], then
+// tails[ends[i - 1]] to tails[ends[i]]; heads ascend, and of those with one head the longest is
+// first.
+typedef struct es_breakers {
+    const uint32_t *alone; // bitmap (ceil(vocab / 32),): tokens that break by themselves
+    const int32_t *heads;  // (n_sequences,)
+    const int32_t *ends;   // (n_sequences,)
+    const int32_t *tails;  // (n_tails,)
+    int32_t n_words;       // of `alone`
+    int32_t n_sequences;
+    int32_t n_tails;
+} es_breakers;
+
+// What to do with one row of logits. Penalties, then bias, then the mask and banned tokens; then
+// greedy at temperature 0, else top_k, top_p, min_p, temperature, and Gumbel-max with noise keyed
+// by (seed, position). A knob that is off: top_k 0, top_p 1, min_p 0, penalties 1, 0, 0.
+//
+// With `samplers`, those in their order and no others: penalties and DRY that lead them go before
+// bias, and all others after bias, mask and bans.
 typedef struct es_sample_row {
     const int32_t *history; // prompt and output; the first n_prompt are the prompt
     const int32_t *bias_ids;
     const double *bias_values; // -100 and below bans
     const int32_t *banned;
+    const int32_t *samplers;     // (n_samplers,) es_sampler, or null
+    const uint32_t *mask;        // bitmap (ceil(vocab / 32),), lowest bit first: tokens allowed
+    const es_breakers *breakers; // or null
     double temperature;
     double top_p;
     double min_p;
     double repetition_penalty;
     double presence_penalty;
     double frequency_penalty;
+    double dynatemp_range;
+    double dynatemp_exponent;
+    double typical_p;
+    double top_n_sigma; // 0: off
+    double xtc_probability;
+    double xtc_threshold;
+    double dry_multiplier;
+    double dry_base;
+    double mirostat_tau;
+    double mirostat_eta;
+    double mu; // of mirostat, after the token before
     uint64_t seed;
     int64_t position;
     int32_t mode;
@@ -346,14 +390,23 @@ typedef struct es_sample_row {
     int32_t n_bias;
     int32_t n_banned;
     int32_t n_top; // likeliest tokens to report; -1: no logprob at all
+    int32_t n_samplers;
+    int32_t n_mask_words;
+    int32_t penalty_last_n; // of history, the tokens that penalties look at; 0: all
+    int32_t dry_last_n;     // the same for DRY
+    int32_t dry_allowed_length;
+    int32_t min_keep;
+    int32_t chained; // 1: mu is that of the row before, which is the same sequence's
 } es_sample_row;
 
 // rank 1 is the likeliest; logprob is natural, under the unmodified logits.
 typedef struct es_sampled {
     double logprob;
+    double mu; // mirostat's, after this token; the row's own without mirostat
     int32_t token;
     int32_t rank;
-    int32_t is_finite; // 0: the row held NaN or +infinity, or nothing but -infinity
+    int32_t is_finite;  // 0: the row held NaN or +infinity, or nothing but -infinity
+    int32_t is_allowed; // 0: the mask leaves no token that the model can make
     int32_t n_top;
 } es_sampled;
 

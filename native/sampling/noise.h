@@ -7,7 +7,10 @@
 
 #include "sampling/math64.h"
 
-enum { ES_TOKEN_STREAM = 0 };
+enum {
+    ES_TOKEN_STREAM = 0, // draws are token ids
+    ES_XTC_STREAM = 1,   // draw 0 is XTC's coin
+};
 
 static inline uint64_t es_mix64(uint64_t x) {
     x = (x ^ (x >> 30)) * UINT64_C(0xBF58476D1CE4E5B9);
