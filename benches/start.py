@@ -2,7 +2,8 @@
 
     python benches/start.py MODEL.gguf [MODEL.gguf ...] [--rounds 5]
 
-The command is started as a shell would, and timed to the first byte it prints. Its modules are
+The command is started as a shell would, and timed to the first byte it prints of an answer of one
+token: of a longer one it may print later, where tokens are parts of characters. Its modules are
 compiled first, as an installer leaves them: a source tree's are compiled at every start where
 PYTHONDONTWRITEBYTECODE is set, which takes a quarter of a second. Memory is Linux's VmHWM (all that
 was resident) and the highest RssAnon seen (what no file backs), beside the bound: the model's file,
@@ -44,7 +45,7 @@ class Memory:
 def first_byte_s(path: Path) -> float:
     started = time.perf_counter()
     with subprocess.Popen(
-        [COMMAND, "run", str(path), PROMPT, "--temperature", "0", "--max-tokens", "8"],
+        [COMMAND, "run", str(path), PROMPT, "--temperature", "0", "--max-tokens", "1"],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Sequence
@@ -282,6 +284,26 @@ def test_the_tokenizer_is_made_while_weights_are_read(
     monkeypatch.setattr("edgeserve.build.build_tokenizer", note)
     load(path).engine.close()
     assert tokenizing.is_set()
+
+
+def test_a_load_begins_before_what_takes_long_is_imported(path: Path) -> None:
+    """Numpy comes while C reads; a path needs nothing that fetches, nor the catalogue's reader."""
+    program = (
+        "import sys\n"
+        "from edgeserve import LLM, build\n"
+        "made = build.LoadingWeights\n"
+        "def begin(*arguments):\n"
+        "    assert 'numpy' not in sys.modules\n"
+        "    return made(*arguments)\n"
+        "build.LoadingWeights = begin\n"
+        f"LLM({str(path)!r}).close()\n"
+        "late = {'tomllib', 'logging', 'edgeserve.loader.store', 'edgeserve.loader.download'}\n"
+        "sys.exit(str(late & set(sys.modules)) if late & set(sys.modules) else 0)\n"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (ran.returncode, ran.stderr) == (0, "")
 
 
 def test_error_of_the_weights_is_the_loads(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

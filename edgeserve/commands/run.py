@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -59,6 +60,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, config: Config) -> int:
     prompt = _prompt(args)
+    if args.device != "oracle":
+        # numpy multiplies nothing here, and its threads would spin beside ours when they start.
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from edgeserve.commands.license import license_gate
     from edgeserve.commands.progress import progress_on
     from edgeserve.llm import LLM
@@ -180,6 +184,10 @@ def _show(stream: TokenStream, args: argparse.Namespace) -> None:
 
 def _advise(model: str, config: Config) -> None:
     """After the embedded default, which only proves the installation: what to run instead."""
+    from edgeserve.loader.sources import looks_like_path
+
+    if looks_like_path(model):
+        return
     from edgeserve.loader.catalog import EMBEDDED_DEFAULT, load_catalog
     from edgeserve.loader.discovery import discover
     from edgeserve.loader.machine import (
