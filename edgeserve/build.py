@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from edgeserve.binding.library import native_num_cores
@@ -13,10 +13,11 @@ from edgeserve.config import Config
 from edgeserve.engine.engine import Engine, EngineLimits
 from edgeserve.engine.speculation.draft_lengths import PayingLengths
 from edgeserve.engine.speculation.lookup import Lookup
+from edgeserve.engine.speculation.proposer import Proposer
 from edgeserve.engine.speculation.row_times import RowTimes
 from edgeserve.engine.speculation.speculator import Speculator
 from edgeserve.engine_options import DTYPE_BYTES, EngineOptions
-from edgeserve.errors import InvalidRequestError, KVMemoryError
+from edgeserve.errors import DraftVocabularyError, InvalidRequestError, KVMemoryError
 from edgeserve.frozen import frozen
 from edgeserve.loader.gguf import ModelFile, read_gguf
 from edgeserve.loader.machine import available_memory
@@ -32,9 +33,10 @@ from edgeserve.runner.kv_types import KV_TYPES
 from edgeserve.runner.runner import Runner
 from edgeserve.text.chat_template import ChatTemplate
 from edgeserve.text.tokenizer import Tokenizer, build_tokenizer
-from edgeserve.types import Metadata, SamplingDefaults
+from edgeserve.types import Metadata, MetadataValue, SamplingDefaults
 
 _ENGINE_SHARE_OF_MEMORY = 0.5
+_DRAFT_SHARE_OF_MEMORY = 0.1
 _SLAB_BYTES = 128 << 20
 _LEFT_ALONE_BYTES = 256 << 20
 # Weights multiplied a second, before the first step has told: low, so that it is short.
@@ -82,10 +84,16 @@ def load_model(
     """Finds (maybe downloads), reads and prepares a model.
 
     Raises ModelNotFoundError, LicenseNotAcceptedError, DownloadError, ModelFileError,
-    UnsupportedModelError, TokenizerError, TemplateError, KVMemoryError, InvalidRequestError.
+    UnsupportedModelError, TokenizerError, TemplateError, KVMemoryError, InvalidRequestError,
+    DraftVocabularyError.
     """
     resolved = files_at(source) or _resolve(source, config, progress, license_gate)
     file = read_gguf(resolved.path)
+    draft_file = None
+    if options.draft_model is not None:
+        name = options.draft_model
+        draft = files_at(name) or _resolve(name, config, progress, license_gate)
+        draft_file = _read_draft(name, draft.path, file.metadata)
     plan = build_plan(file.metadata, file.tensors, max_model_len=options.max_model_len)
     defaults = sampling_defaults(file.metadata, resolved.entry)
     limits, num_blocks = _size(plan, options)
@@ -106,8 +114,15 @@ def load_model(
                 loading.abandon()
             raise
     index = _prefix_index(plan, file, runner) if options.prefix_caching else None
-    growth, speculator = _growth(runner), _speculator(plan, options, tokenizer)
-    engine = Engine(runner, tokenizer, limits, defaults, clock, index, growth, speculator)
+    try:
+        proposers = _proposers(plan, draft_file, limits, options, config, clock)
+    except BaseException:
+        runner.close()
+        raise
+    speculator = None
+    if proposers:
+        speculator = Speculator(proposers, PayingLengths(RowTimes()), tokenizer.vocab_size)
+    engine = Engine(runner, tokenizer, limits, defaults, clock, index, _growth(runner), speculator)
     num_blocks = -(-plan.max_position // BLOCK_SIZE)
     full_context_bytes = num_blocks * BLOCK_SIZE * _token_bytes(plan, options)
     return LoadedModel(
@@ -182,12 +197,68 @@ def _growth(runner: Runner) -> Growth:
     return Growth(max(1, _SLAB_BYTES // max(1, block_bytes)), may_grow)
 
 
-def _speculator(plan: Plan, options: EngineOptions, tokenizer: Tokenizer) -> Speculator | None:
+def _proposers(
+    plan: Plan,
+    draft_file: ModelFile | None,
+    limits: EngineLimits,
+    options: EngineOptions,
+    config: Config,
+    clock: Callable[[], float],
+) -> list[Proposer]:
     """None for a model that keeps more than keys and values of its past: a token that was
     rejected would stay in it."""
     if options.speculation == "off" or _is_recurrent(plan):
-        return None
-    return Speculator([Lookup()], PayingLengths(RowTimes()), tokenizer.vocab_size)
+        return []
+    lookup = Lookup()
+    if draft_file is None:
+        return [lookup]
+    return [lookup, _draft_model(draft_file, limits, options, config, clock)]
+
+
+def _draft_model(
+    file: ModelFile,
+    limits: EngineLimits,
+    options: EngineOptions,
+    config: Config,
+    clock: Callable[[], float],
+) -> Proposer:
+    """Raises what loading a model raises."""
+    from edgeserve.engine.speculation.draft_model import DraftLimits, DraftModel
+
+    plan = build_plan(file.metadata, file.tensors)
+    if _is_recurrent(plan):
+        raise InvalidRequestError("draft_model", options.draft_model, "a model of attention alone")
+    memory = int(available_memory() * _DRAFT_SHARE_OF_MEMORY)
+    max_position = min(plan.max_position, limits.max_model_len)
+    per_sequence = -(-max_position // BLOCK_SIZE)
+    fitting = memory // (_token_bytes(plan, options) * BLOCK_SIZE)
+    num_blocks = max(1, min(fitting, per_sequence * options.max_num_seqs))
+    with TensorReader(file) as tensors:
+        if options.device == "oracle":
+            runner = _oracle_runner(plan, tensors, num_blocks, options)
+        else:
+            loading = LoadingWeights(plan, tensors, options.num_threads or native_num_cores())
+            runner = _native_runner(plan, tensors, loading, num_blocks, options, config)
+    draft_limits = DraftLimits(options.max_num_batched_tokens, max_position)
+    return DraftModel(runner, draft_limits, clock, _growth(runner))
+
+
+def _read_draft(name: str, path: Path, metadata: Metadata) -> ModelFile:
+    """Raises DraftVocabularyError unless its tokens are those of the model with `metadata`."""
+    file = read_gguf(path)
+    key = "tokenizer.ggml.tokens"
+    tokens, draft_tokens = list(_listed(metadata, key)), list(_listed(file.metadata, key))
+    if tokens != draft_tokens:
+        pairs = zip(tokens, draft_tokens, strict=False)
+        shorter = min(len(tokens), len(draft_tokens))
+        first = next((at for at, (a, b) in enumerate(pairs) if a != b), shorter)
+        raise DraftVocabularyError(name, len(tokens), len(draft_tokens), first)
+    return file
+
+
+def _listed(metadata: Metadata, key: str) -> Sequence[MetadataValue]:
+    value = metadata.values.get(key)
+    return () if value is None or isinstance(value, bool | int | float | str) else value
 
 
 def _prefix_index(plan: Plan, file: ModelFile, runner: Runner) -> PrefixIndex | None:

@@ -39,6 +39,7 @@ class EngineFields(TypedDict, total=False):
     chat_template: str | None
     prefix_caching: bool
     speculation: str
+    draft_model: str | None
 
 
 @frozen(kw_only=True)
@@ -51,6 +52,7 @@ class EngineOptions:
     computed whole. `target_itl_ms` is what a prompt may make live streams wait between tokens; by
     default four times what they would wait without it. `speculation` "auto" and "ngram" guess what
     comes next from what was said before, where that pays; "off" computes one token at a time.
+    `draft_model` names a smaller model with the same vocabulary, which "auto" then asks too.
     """
 
     device: str = "auto"
@@ -65,6 +67,7 @@ class EngineOptions:
     chat_template: str | None = None
     prefix_caching: bool = True
     speculation: str = "auto"
+    draft_model: str | None = None
 
     def __post_init__(self) -> None:
         if self.device not in _DEVICES:
@@ -73,6 +76,7 @@ class EngineOptions:
             raise InvalidRequestError("dtype", self.dtype, " or ".join(DTYPE_BYTES))
         if self.speculation not in _SPECULATIONS:
             raise InvalidRequestError("speculation", self.speculation, " or ".join(_SPECULATIONS))
+        self._check_draft_model()
         if self.kv_cache_dtype not in tuple(KV_TYPES):
             raise InvalidRequestError("kv_cache_dtype", self.kv_cache_dtype, " or ".join(KV_TYPES))
         if self.device == "oracle" and self.kv_cache_dtype != "f16":
@@ -89,6 +93,16 @@ class EngineOptions:
             raise InvalidRequestError("chat_template", self.chat_template, "a template's text")
         if not isinstance(self.prefix_caching, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidRequestError("prefix_caching", self.prefix_caching, "True or False")
+
+    def _check_draft_model(self) -> None:
+        name = self.draft_model
+        if name is None:
+            return
+        if not isinstance(name, str) or not name:  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidRequestError("draft_model", name, "a model's name or path")
+        if self.speculation != "auto":
+            allowed = f"left out with speculation {self.speculation}"
+            raise InvalidRequestError("draft_model", name, allowed)
 
 
 def _check_option(name: str, value: object, low: int, high: int | None) -> None:

@@ -51,6 +51,25 @@ class ContextLengthError(InvalidRequestError):
         )
 
 
+class DraftVocabularyError(EdgeServeError):
+    """The draft model's tokens are not the model's: what it guesses would mean something else."""
+
+    exit_code = 2
+
+    def __init__(
+        self, draft_model: str, num_tokens: int, num_draft_tokens: int, first: int
+    ) -> None:
+        self.draft_model = draft_model
+        self.num_tokens = num_tokens
+        self.num_draft_tokens = num_draft_tokens
+        self.first = first
+        super().__init__(
+            f"draft_model {_shown(draft_model)} has another vocabulary: {num_draft_tokens:,} "
+            f"tokens beside the model's {num_tokens:,}, different from id {first} on; take one of "
+            "the same family"
+        )
+
+
 class NotYetError(EdgeServeError):
     """A documented option whose implementation has not landed: refused, never ignored."""
 

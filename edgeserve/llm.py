@@ -41,7 +41,8 @@ class LLM:
     what the model was trained for and memory holds. `prefix_caching` False computes every prompt
     whole, where otherwise what begins alike is computed once. `speculation` "off" computes one
     token at a time, where otherwise several are when what comes next was said before: the answer
-    is the same, sooner. `progress` hears of a download;
+    is the same, sooner; `draft_model` names a smaller model that guesses what comes next.
+    `progress` hears of a download;
     `license_gate` is asked before a model is fetched whose terms must be accepted.
     Safe to call from several threads. Close it, or use it as a context manager.
 

@@ -60,6 +60,9 @@ class Oracle:
     def forget(self, sequence: Line) -> None:
         self.forgotten.append(sequence)
 
+    def close(self) -> None:
+        pass
+
     def _guess(self, sequence: Line, count: int) -> list[int]:
         prompt = tuple(sequence.token_ids[: sequence.num_prompt_tokens])
         answer = self.answers[prompt, sequence.index]

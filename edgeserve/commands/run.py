@@ -53,6 +53,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--speculation", default="auto", metavar="HOW", help="auto; off computes a token at a time"
     )
+    parser.add_argument(
+        "--draft-model", metavar="MODEL", help="a smaller one of the same vocabulary, to guess with"
+    )
     parser.add_argument("--chat-template", type=Path, metavar="FILE", help="a Jinja template")
     parser.add_argument("--device", default="auto", metavar="NAME", help="auto, or oracle")
     parser.add_argument("--accept-license", action="store_true", help="accept the model's terms")
@@ -76,6 +79,7 @@ def run(args: argparse.Namespace, config: Config) -> int:
             kv_cache_memory=args.kv_cache_memory,
             kv_cache_dtype=args.kv_cache_dtype,
             speculation=args.speculation,
+            draft_model=args.draft_model,
             chat_template=_template(args.chat_template),
             config=config,
             progress=progress_on(sys.stderr, config),

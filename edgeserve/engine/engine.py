@@ -240,6 +240,8 @@ class Engine:
     def close(self) -> None:
         for request_id in list(self._live):
             self.abort(request_id)
+        if self._speculator is not None:
+            self._speculator.close()
         self._runner.close()
 
     def check(self) -> None:

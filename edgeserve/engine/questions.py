@@ -25,16 +25,16 @@ def questions(rows: ScheduledRows) -> Iterator[ChooseToken | ScoreToken]:
         if position + 1 < len(sequence.token_ids):
             yield _score(sequence, position + 1)
         else:
-            yield _choose(sequence, ())
+            yield choose(sequence, ())
     for count in range(1, num_draft + 1):
-        yield _choose(sequence, rows.draft[:count])
+        yield choose(sequence, rows.draft[:count])
 
 
 def _score(sequence: Sequence, position: int) -> ScoreToken:
     return ScoreToken(sequence.token_ids[position], sequence.params.prompt_logprobs or 0)
 
 
-def _choose(sequence: Sequence, ahead: tuple[int, ...]) -> ChooseToken:
+def choose(sequence: Sequence, ahead: tuple[int, ...]) -> ChooseToken:
     """The token after those that are there and those `ahead`."""
     return ChooseToken(
         sampling=sequence.sampling,

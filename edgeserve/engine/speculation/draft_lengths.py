@@ -20,15 +20,22 @@ class PayingLengths:
         self._times = times
 
     def choose(self, offers: Sequence[Offer], num_rows: int, room: int, /) -> list[int]:
+        unit = self._times.unit_seconds
         guesses = sorted(
-            ((chance, -n) for n, offer in enumerate(offers) for chance in _chances(offer)),
+            (
+                (chance, -n)
+                for n, offer in enumerate(offers)
+                if unit is not None or offer.proposer.seconds_per_token == 0.0
+                for chance in _chances(offer)
+            ),
             reverse=True,
         )
-        tokens = float(num_rows)
+        tokens, drafting = float(num_rows), 0.0
         most, best = _LEAST_GAIN * tokens / self._times.relative(num_rows), 0
-        for count, (chance, _) in enumerate(guesses[:room], start=1):
+        for count, (chance, n) in enumerate(guesses[: max(0, room)], start=1):
             tokens += chance
-            rate = tokens / self._times.relative(num_rows + count)
+            drafting += offers[-n].proposer.seconds_per_token / (unit or 1.0)
+            rate = tokens / (self._times.relative(num_rows + count) + drafting)
             if rate > most:
                 most, best = rate, count
         lengths = [0] * len(offers)

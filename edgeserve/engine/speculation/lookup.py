@@ -95,6 +95,9 @@ class Lookup:
         if self._readers.pop(sequence, None) is not None:
             self._corpus.add(sequence.token_ids)
 
+    def close(self) -> None:
+        self._readers.clear()
+
     def _read_token(self, reader: _Reader) -> None:
         """Notes whether the next token was guessed, and follows or finds a match."""
         match, token = reader.match, reader.tokens[reader.num_read]

@@ -31,3 +31,7 @@ class Proposer(Protocol):
     def forget(self, sequence: Sequence) -> None:
         """The sequence has ended. One that was never foreseen is no error."""
         ...
+
+    def close(self) -> None:
+        """Gives back what it holds. Twice is fine."""
+        ...

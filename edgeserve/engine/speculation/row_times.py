@@ -42,6 +42,11 @@ class RowTimes:
         share = (num_rows - low) / (high - low)
         return shape[low] + share * (shape[high] - shape[low])
 
+    @property
+    def unit_seconds(self) -> float | None:
+        """What `relative` counts in; None before the first step."""
+        return None if self._log_scale is None else exp(self._log_scale)
+
     def observe(self, num_rows: int, seconds: float) -> None:
         """A step of `num_rows` took `seconds`."""
         if seconds <= 0.0:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections.abc import Mapping
 from collections.abc import Sequence as Items
 from itertools import accumulate
 from operator import mul
@@ -58,32 +58,36 @@ class FixedLength:
 
 
 class Speculator:
-    """Owns the proposers. Without any nothing is ever drafted."""
+    """Owns the proposers. One that fails is asked no more; `failures` says which did, and how."""
 
     def __init__(self, proposers: Items[Proposer], lengths: DraftLengths, vocab_size: int) -> None:
         self._proposers = tuple(proposers)
         self._lengths = lengths
         self._vocab_size = vocab_size
+        self.failures: list[tuple[str, Exception]] = []
 
     def drafts(
         self, decoding: Items[Sequence], num_rows: int, room: int
     ) -> dict[Sequence, tuple[int, ...]]:
         """Drafts for some of the sequences, each of which the next step computes one row of: no
         longer than what may still be said, and `room` tokens together at most."""
-        if not self._proposers or not decoding:
-            return {}
-        offers = [offer for sequence in decoding if (offer := self._best_offer(sequence))]
-        lengths = self._lengths.choose(offers, num_rows, min(room, _MAX_DRAFT_ROWS))
-        wanted: dict[Proposer, dict[Sequence, int]] = defaultdict(dict)
-        for offer, length in zip(offers, lengths, strict=True):
-            if length > 0:
-                wanted[offer.proposer][offer.sequence] = length
-        drafts = {
-            sequence: self._allowed(tokens)[: sequences[sequence]]
-            for proposer, sequences in wanted.items()
-            for sequence, tokens in proposer.draft(sequences).items()
-        }
-        return {sequence: draft for sequence, draft in drafts.items() if draft}
+        room = min(room, _MAX_DRAFT_ROWS)
+        found: dict[Sequence, tuple[int, ...]] = {}
+        ranked = [self._offers(sequence) for sequence in decoding]
+        for rank in range(len(self._proposers)):
+            offers = [
+                best[rank] for best in ranked if len(best) > rank and best[0].sequence not in found
+            ]
+            num_drafted = sum(map(len, found.values()))
+            lengths = self._lengths.choose(offers, num_rows + num_drafted, room - num_drafted)
+            for proposer in self._proposers:
+                wanted = {
+                    offer.sequence: length
+                    for offer, length in zip(offers, lengths, strict=True)
+                    if length > 0 and offer.proposer is proposer
+                }
+                found.update(self._drafted(proposer, wanted))
+        return found
 
     def observe(self, num_rows: int, seconds: float) -> None:
         """A step of `num_rows` decoding rows, all with logits, took `seconds`."""
@@ -94,13 +98,46 @@ class Speculator:
         for proposer in self._proposers:
             proposer.forget(sequence)
 
-    def _best_offer(self, sequence: Sequence) -> Offer | None:
-        """Of the proposer that is right for longest; None where there is nothing to say."""
+    def close(self) -> None:
+        """Gives back what proposers hold. Twice is fine."""
+        for proposer in self._proposers:
+            proposer.close()
+
+    def _offers(self, sequence: Sequence) -> list[Offer]:
+        """Of the proposers that have something to say, that which is right for longest first."""
         limit = min(MAX_DRAFT, sequence.max_tokens - sequence.num_output_tokens - 1)
         if limit <= 0:
-            return None
-        offers = [Offer(sequence, p, p.foresee(sequence, limit)) for p in self._proposers]
-        return max((o for o in offers if o.chances), key=_expected_tokens, default=None)
+            return []
+        found: list[Offer] = []
+        for proposer in self._proposers:
+            try:
+                chances = proposer.foresee(sequence, limit)
+            except Exception as error:  # it only ever saves time: the answers go on without
+                self._give_up(proposer, error)
+                continue
+            if chances:
+                found.append(Offer(sequence, proposer, chances))
+        return sorted(found, key=_expected_tokens, reverse=True)
+
+    def _drafted(
+        self, proposer: Proposer, wanted: Mapping[Sequence, int]
+    ) -> dict[Sequence, tuple[int, ...]]:
+        if not wanted:
+            return {}
+        try:
+            drafts = proposer.draft(wanted)
+        except Exception as error:  # as above
+            self._give_up(proposer, error)
+            return {}
+        allowed = {
+            sequence: self._allowed(drafts.get(sequence, ()))[:n] for sequence, n in wanted.items()
+        }
+        return {sequence: draft for sequence, draft in allowed.items() if draft}
+
+    def _give_up(self, proposer: Proposer, error: Exception) -> None:
+        self.failures.append((proposer.name, error))
+        self._proposers = tuple(other for other in self._proposers if other is not proposer)
+        proposer.close()
 
     def _allowed(self, tokens: Items[int]) -> tuple[int, ...]:
         """Up to the first that is no token at all, which a runner would refuse."""
