@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,11 +16,12 @@ from edgeserve.errors import (
     InvalidRequestError,
     LibraryError,
     NonFiniteLogitsError,
+    NothingAllowedError,
     OutOfBlocksError,
     OutOfMemoryError,
     StepError,
 )
-from edgeserve.runner.batch import Batch
+from edgeserve.runner.batch import Batch, ChooseToken, ScoreToken, TokenResult
 from edgeserve.types import SamplingParams
 
 from .engine_harness import VOCAB_SIZE, Harness, ids_of, make_engine, tiny_tokenizer
@@ -298,6 +300,37 @@ def test_row_without_meaning_fails_its_request_only(value: float) -> None:
     assert error.position == 3
     for name in ("a", "c"):
         assert bench.answer(name).outputs[0] == alone(PROMPTS[name])[0]  # type: ignore[index]
+
+
+def test_row_whose_mask_allows_nothing_fails_its_request_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    runner = fake()
+    sample = runner.sample
+
+    def masked(rows: Sequence[ChooseToken | ScoreToken]) -> list[TokenResult]:
+        """Every token is masked for the request with seed 5, from its third on."""
+        nothing = np.zeros((VOCAB_SIZE + 31) // 32, np.uint32)
+        return sample(
+            [
+                replace(row, mask=nothing)
+                if isinstance(row, ChooseToken) and row.seed == 5 and row.position >= 4
+                else row
+                for row in rows
+            ]
+        )
+
+    monkeypatch.setattr(runner, "sample", masked)
+    bench = harness(runner)
+    for name, prompt in PROMPTS.items():
+        bench.add(name, prompt, GREEDY, seed=5 if name == "b" else 0)
+    bench.run()
+    error = bench.errors["b"]
+    assert isinstance(error, NothingAllowedError)
+    assert error.position == 3
+    assert sum(len(chunk.token_ids) for chunk in bench.chunks["b"]) == 2
+    for name in ("a", "c"):
+        assert bench.answer(name).outputs == alone(PROMPTS[name])
 
 
 def test_only_one_token_possible_is_that_token_and_no_nan() -> None:
