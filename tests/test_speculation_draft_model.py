@@ -81,6 +81,20 @@ def test_answers_are_the_same_and_as_many_guesses_right_as_the_models_agree(
     cache.check([])  # every block was given back
 
 
+def test_mirostat_is_guessed_with_its_own_state() -> None:
+    params = SamplingParams(
+        temperature=1.0, mirostat=2, mirostat_tau=3.0, max_tokens=40, ignore_eos=True
+    )
+    ask = Ask((50, 51, 52), params, 3)
+    engine, _ = opened(nearly(1.0))
+    runner = FakeRunner(hashed_logits(VOCAB_SIZE, spread=3.0), num_blocks=60, windows=(24, 5))
+    alone = make_engine(runner, max_model_len=CONTEXT, tokenizer=TOKENIZER)
+    bench = Harness(engine)
+    assert answers_together(engine, [ask], bench) == answers_together(alone, [ask])
+    drafted, accepted = counts(bench)
+    assert 0 < drafted == accepted
+
+
 def test_a_pool_too_small_for_all_guesses_for_some() -> None:
     draft = nearly(1.0)
     draft.num_blocks = 4

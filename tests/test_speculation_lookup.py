@@ -123,6 +123,13 @@ def test_copy_goes_on_after_an_edit() -> None:
     assert guesses(lookup, sequence, 5) == original[15:20]
 
 
+def test_a_long_prompt_is_read_over_several_steps() -> None:
+    sequence = line([*range(10, 20), *range(1000, 5000), *range(10, 14)])
+    lookup = Lookup()
+    assert lookup.foresee(sequence, 3) == []
+    assert guesses(lookup, sequence, 3) == [14, 15, 16]
+
+
 def test_another_requests_text_is_found_once_it_has_ended() -> None:
     lookup, first = Lookup(), line(range(100, 140))
     lookup.foresee(first, 1)

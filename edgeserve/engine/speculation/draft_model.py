@@ -15,7 +15,7 @@ from edgeserve.engine.sequence import Sequence
 from edgeserve.engine.speculation.acceptance import Acceptance, SharedAcceptance
 from edgeserve.engine.speculation.replay import num_alike
 from edgeserve.frozen import frozen
-from edgeserve.runner.batch import BLOCK_SIZE, Batch, RowGroup
+from edgeserve.runner.batch import BLOCK_SIZE, Batch, ChooseToken, RowGroup
 from edgeserve.runner.runner import Runner
 
 _EXPECTED = 0.7
@@ -35,13 +35,15 @@ class DraftLimits:
 @dataclass(slots=True)
 class _Reader:
     """One sequence as the model has it: the tokens whose keys and values are stored, the last ones
-    of which may have been rejected since; and what was guessed last, from `first` on."""
+    of which may have been rejected since; and what was guessed last, from `first` on, with
+    mirostat's `mu` after it."""
 
     tables: BlockTables
     acceptance: Acceptance
     stored: list[int]
     guesses: list[int]
     first: int = 0
+    mu: float = 0.0
 
 
 @frozen
@@ -157,14 +159,19 @@ class DraftModel:
         for each in passed:
             each.reader.stored += each.rows
         asking = [each for each in passed if each.asks]
-        asked = [
-            replace(choose(each.sequence, tuple(each.reader.guesses)), num_logprobs=None)
-            for each in asking
-        ]
+        asked = [_question(each.sequence, each.reader) for each in asking]
         for each, answer in zip(asking, self._runner.sample(asked), strict=True):
             each.reader.guesses.append(answer.token_id)
+            each.reader.mu = answer.mu
         return [each.sequence for each in asking]
 
     def _note_seconds(self, seconds: float) -> None:
         known = self._seconds_per_token
         self._seconds_per_token = seconds if known == 0.0 else known + _NEWEST * (seconds - known)
+
+
+def _question(sequence: Sequence, reader: _Reader) -> ChooseToken:
+    """What the sequence itself will ask, but for reports; the row before was of another pass."""
+    question = choose(sequence, tuple(reader.guesses))
+    mu = reader.mu if reader.guesses else question.mu
+    return replace(question, num_logprobs=None, chained=False, mu=mu)

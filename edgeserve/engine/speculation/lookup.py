@@ -31,6 +31,8 @@ _EDIT_FROM = 4
 _EDIT_TOKENS = 8
 """The most tokens of an edit: old ones that are passed over, and new ones."""
 _CORPUS_PIECE = 128
+_PROMPT_PIECE = 2048
+"""Tokens that are read in a step: two milliseconds' worth. A long prompt takes several."""
 
 
 def _kind(source: int, length: int) -> int:
@@ -80,9 +82,13 @@ class Lookup:
         if reader is None:
             reader = _Reader(sequence.token_ids, self._shared.of_sequence())
             self._readers[sequence] = reader
-            # The prompt was not said: how its parts follow each other tells little.
-            reader.num_read = max(0, sequence.num_prompt_tokens - 1)
+        # The prompt was not said: how its parts follow each other tells little.
+        unsaid = sequence.num_prompt_tokens - 1
+        if reader.num_read < unsaid:
+            reader.num_read = min(unsaid, reader.num_read + _PROMPT_PIECE)
             reader.table.read(reader.tokens, reader.num_read)
+            if reader.num_read < unsaid:
+                return []
         self._corpus.read(_CORPUS_PIECE)
         while reader.num_read < len(reader.tokens):
             self._read_token(reader)
