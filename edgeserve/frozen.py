@@ -1,11 +1,13 @@
 """Values: `@frozen` is `@dataclass(frozen=True, slots=True)`, in a quarter of the time.
 
 The library compiles nine methods for each class, in about a millisecond, and a command that starts
-defines ninety classes. Here only `__init__` is compiled, and the other methods are shared.
+defines ninety classes. Here only `__init__` is compiled, when a class has its first value, and the
+other methods are shared.
 """
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, FrozenInstanceError, dataclass, field, fields
 from operator import attrgetter
@@ -35,13 +37,24 @@ def frozen(cls: type[_T] | None = None, /, *, kw_only: bool = False) -> Any:
         cls.__doc__ = cls.__doc__ or cls.__name__  # else the library works out a signature
         made = dataclass(init=False, repr=False, eq=False, slots=True, kw_only=kw_only)(cls)
         own = fields(cast(Any, made))
-        methods = {"__init__": _initializer(made, own), **_comparison(made, own), **_SHARED}
+        methods = {"__init__": _late_initializer(made, own), **_comparison(made, own), **_SHARED}
         for name, method in methods.items():
             if name not in made.__dict__:
                 setattr(made, name, method)
         return made
 
     return finish if cls is None else finish(cls)
+
+
+def _late_initializer(cls: type, own: Sequence[Field[Any]]) -> Callable[..., None]:
+    """Puts the compiled __init__ in its own place. Two threads at once compile the same twice."""
+
+    def __init__(self: object, *args: object, **kwargs: object) -> None:
+        compiled = _initializer(cls, own)
+        type.__setattr__(cls, "__init__", compiled)
+        compiled(self, *args, **kwargs)
+
+    return __init__
 
 
 def _initializer(cls: type, own: Sequence[Field[Any]]) -> Callable[..., None]:
@@ -93,6 +106,14 @@ def _values_of(names: Sequence[str]) -> Callable[[object], object]:
     return attrgetter(*names) if names else lambda _: ()
 
 
+class _Signature:
+    """What `inspect` and `help` show of a class, also while its __init__ is not compiled yet."""
+
+    def __get__(self, _: object, cls: type) -> inspect.Signature:
+        shown = inspect.signature(_initializer(cls, fields(cast(Any, cls))))
+        return shown.replace(parameters=list(shown.parameters.values())[1:])
+
+
 def _repr(self: Any) -> str:
     shown = (f"{f.name}={getattr(self, f.name)!r}" for f in fields(self) if f.repr)
     return f"{self.__class__.__qualname__}({', '.join(shown)})"
@@ -112,7 +133,8 @@ def _set_state(self: object, state: tuple[None, Mapping[str, object]]) -> None:
         object.__setattr__(self, name, value)
 
 
-_SHARED: Mapping[str, Callable[..., Any]] = {
+_SHARED: Mapping[str, object] = {
+    "__signature__": _Signature(),
     "__repr__": _repr,
     "__setattr__": _refuse_setting,
     "__delattr__": _refuse_deleting,
