@@ -2,7 +2,7 @@
 
     python benches/throughput.py MODEL.gguf [MODEL.gguf ...] [--server PATH/llama-server]
         [--chats 16] [--shared 500] [--own 50] [--max-tokens 64] [--prefix shared,none]
-        [--temperatures 0,1] [--rounds 3] [--threads 2] [--json FILE]
+        [--temperatures 0,1] [--speculation auto] [--rounds 3] [--threads 2] [--json FILE]
 
 All chats are asked at the same time, as token ids, and answered with as many tokens as asked for.
 With a shared prefix both caches hold it before the clock starts; with --prefix none all of a prompt
@@ -185,6 +185,7 @@ async def measure(given: argparse.Namespace, model: Path) -> list[Comparison]:
                 num_threads=given.threads,
                 max_num_seqs=shape.num_chats,
                 max_model_len=-(-longest // _BLOCK) * _BLOCK,
+                speculation=given.speculation,
             )
         )
         bench = Bench(model, shape, llm)
@@ -215,6 +216,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--max-tokens", type=int, default=64, help="of each answer")
     parser.add_argument("--prefix", default="shared,none", help="shared, none or both")
     parser.add_argument("--temperatures", default="0,1")
+    parser.add_argument("--speculation", default="auto", help="of ours: auto, off, or a proposer")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=num_cores())
     parser.add_argument("--json", type=Path, help="where all figures go")
