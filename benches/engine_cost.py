@@ -200,6 +200,7 @@ async def record(given: argparse.Namespace, recorder: Recorder) -> None:
         max_num_seqs=given.sequences,
         max_model_len=longest,
         speculation=given.speculation,
+        disk_cache=0,
     )
     model = load_model(
         str(given.model), options, config=Config.from_environment(), clock=time.monotonic

@@ -24,7 +24,7 @@ _STEP_S = 0.37  # no multiple of a step's time
 def start(path: Path, prompt: str) -> subprocess.Popen[bytes]:
     """The command, and its whole prompt through a pipe."""
     process = subprocess.Popen(
-        [COMMAND, "run", str(path), "--raw", "--max-tokens", "1"],
+        [COMMAND, "run", str(path), "--raw", "--max-tokens", "1", "--no-disk-cache"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,

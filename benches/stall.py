@@ -55,7 +55,11 @@ class Setting:
     num_threads: int
 
     def options(self, target_itl_ms: float | None = None) -> EngineFields:
-        return {"num_threads": self.num_threads, "target_itl_ms": target_itl_ms}
+        return {
+            "num_threads": self.num_threads,
+            "target_itl_ms": target_itl_ms,
+            "disk_cache": 0,  # or a second run would find the first one's prompts
+        }
 
 
 class StepClock:

@@ -28,6 +28,7 @@ from edgeserve.models import build_plan
 
 COMMAND = str(Path(sys.executable).with_name("edgeserve"))
 PROMPT = "Name three things that one sees on a walk through a forest in autumn."
+ALWAYS = ("--temperature", "0", "--no-disk-cache")
 MIB = 1 << 20
 _LOOK_S = 0.002
 _KV_BYTES = 2  # f16
@@ -45,7 +46,7 @@ class Memory:
 def first_byte_s(path: Path) -> float:
     started = time.perf_counter()
     with subprocess.Popen(
-        [COMMAND, "run", str(path), PROMPT, "--temperature", "0", "--max-tokens", "1"],
+        [COMMAND, "run", str(path), PROMPT, *ALWAYS, "--max-tokens", "1"],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
@@ -60,7 +61,7 @@ def first_byte_s(path: Path) -> float:
 
 
 def memory_of(path: Path) -> Memory:
-    arguments = ["--json", "--temperature", "0", "--max-tokens", "128"]
+    arguments = [*ALWAYS, "--json", "--max-tokens", "128"]
     with subprocess.Popen(
         [COMMAND, "run", str(path), PROMPT, *arguments],
         stdin=subprocess.DEVNULL,

@@ -186,6 +186,7 @@ async def measure(given: argparse.Namespace, model: Path) -> list[Comparison]:
                 max_num_seqs=shape.num_chats,
                 max_model_len=-(-longest // _BLOCK) * _BLOCK,
                 speculation=given.speculation,
+                disk_cache=0,  # or a second run would find the first one's prompts
             )
         )
         bench = Bench(model, shape, llm)

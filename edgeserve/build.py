@@ -4,20 +4,29 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from hashlib import blake2b
 from pathlib import Path
 
 from edgeserve.binding.library import native_num_cores
+from edgeserve.cache.disk_folder import DiskFolder
+from edgeserve.cache.disk_store import DiskStore
 from edgeserve.cache.kv_cache import Growth
 from edgeserve.cache.prefix_index import PrefixIndex
 from edgeserve.config import Config
-from edgeserve.engine.engine import Engine, EngineLimits
+from edgeserve.engine.engine import Engine
+from edgeserve.engine.limits import EngineLimits
 from edgeserve.engine.speculation.draft_lengths import PayingLengths
 from edgeserve.engine.speculation.lookup import Lookup
 from edgeserve.engine.speculation.proposer import Proposer
 from edgeserve.engine.speculation.row_times import RowTimes
 from edgeserve.engine.speculation.speculator import Speculator
 from edgeserve.engine_options import DTYPE_BYTES, EngineOptions
-from edgeserve.errors import DraftVocabularyError, InvalidRequestError, KVMemoryError
+from edgeserve.errors import (
+    DraftVocabularyError,
+    InvalidRequestError,
+    KVMemoryError,
+    ModelFileError,
+)
 from edgeserve.frozen import frozen
 from edgeserve.loader.gguf import ModelFile, read_gguf
 from edgeserve.loader.machine import available_memory
@@ -27,9 +36,9 @@ from edgeserve.loader.sampling_defaults import sampling_defaults
 from edgeserve.loader.tensors import TensorReader
 from edgeserve.loading_weights import LoadingWeights
 from edgeserve.models import build_plan
-from edgeserve.plan.ops import Attention, CacheKind, Linear, MoeLinear, Plan, Rope
+from edgeserve.plan.ops import Attention, CacheKind, Linear, MoeLinear, Plan
 from edgeserve.runner.batch import BLOCK_SIZE
-from edgeserve.runner.kv_types import KV_TYPES
+from edgeserve.runner.kv_types import KV_TYPES, STORED_KV_VERSION
 from edgeserve.runner.runner import Runner
 from edgeserve.text.chat_template import ChatTemplate
 from edgeserve.text.tokenizer import Tokenizer, build_tokenizer
@@ -98,6 +107,7 @@ def load_model(
     defaults = sampling_defaults(file.metadata, resolved.entry)
     limits, num_blocks = _size(plan, options)
     with TensorReader(file) as tensors:
+        states = tensors.file_states()
         loading = None
         if options.device != "oracle":
             num_threads = options.num_threads or native_num_cores()
@@ -105,6 +115,7 @@ def load_model(
         try:
             tokenizer = build_tokenizer(file.metadata)
             template = _template(file.metadata, tokenizer, options.chat_template)
+            described = repr((plan.operations, plan.cache_groups))
             if loading is None:
                 runner = _oracle_runner(plan, tensors, num_blocks, options)
             else:
@@ -113,7 +124,7 @@ def load_model(
             if loading is not None:
                 loading.abandon()
             raise
-    index = _prefix_index(plan, file, runner) if options.prefix_caching else None
+        content = _content(tensors, states)
     try:
         proposers = _proposers(plan, draft_file, limits, options, config, clock)
     except BaseException:
@@ -122,7 +133,23 @@ def load_model(
     speculator = None
     if proposers:
         speculator = Speculator(proposers, PayingLengths(RowTimes()), tokenizer.vocab_size)
-    engine = Engine(runner, tokenizer, limits, defaults, clock, index, _growth(runner), speculator)
+    index = store = None
+    if options.prefix_caching and not _is_recurrent(plan):
+        identity = _identity(described, content, runner, options)
+        index = PrefixIndex(identity, BLOCK_SIZE)
+        if content is not None:
+            store = _disk_store(identity, source, resolved.path, options, config)
+    engine = Engine(
+        runner,
+        tokenizer,
+        limits,
+        defaults,
+        clock,
+        index,
+        _growth(runner),
+        speculator,
+        store,
+    )
     num_blocks = -(-plan.max_position // BLOCK_SIZE)
     full_context_bytes = num_blocks * BLOCK_SIZE * _token_bytes(plan, options)
     return LoadedModel(
@@ -261,14 +288,30 @@ def _listed(metadata: Metadata, key: str) -> Sequence[MetadataValue]:
     return () if value is None or isinstance(value, bool | int | float | str) else value
 
 
-def _prefix_index(plan: Plan, file: ModelFile, runner: Runner) -> PrefixIndex | None:
-    """None for a model that keeps more than keys and values of its past."""
-    if _is_recurrent(plan):
+def _content(tensors: TensorReader, states: object) -> object:
+    """What tells these weights from others; None if a file changed while they were read."""
+    try:
+        content = (tensors.sample_digest(), tensors.file_states())
+    except ModelFileError:
         return None
-    ropes = dict.fromkeys(op.spec for op in plan.operations if isinstance(op, Rope))
-    block_bytes = [runner.block_bytes(group) for group in range(len(plan.cache_groups))]
-    same = (file.paths, file.file_bytes, runner.numerics_class, block_bytes, list(ropes))
-    return PrefixIndex(repr(same).encode(), BLOCK_SIZE)
+    return content if content[1] == states else None
+
+
+def _identity(described: str, content: object, runner: Runner, options: EngineOptions) -> bytes:
+    """16 bytes of all that makes keys and values of the same tokens other ones."""
+    block_bytes = [runner.block_bytes(group) for group in range(len(runner.cache_groups))]
+    kept_as = (STORED_KV_VERSION, runner.numerics_class, options.kv_cache_dtype, block_bytes)
+    return blake2b(repr((described, content, kept_as)).encode(), digest_size=16).digest()
+
+
+def _disk_store(
+    identity: bytes, source: str, path: Path, options: EngineOptions, config: Config
+) -> DiskStore | None:
+    bound_bytes = config.disk_cache if options.disk_cache is None else options.disk_cache
+    if bound_bytes == 0 or options.device == "oracle":
+        return None
+    about = {"model": source, "path": str(path), "kv_cache_dtype": options.kv_cache_dtype}
+    return DiskStore(DiskFolder(config.prompts_dir), identity, about, bound_bytes=bound_bytes)
 
 
 def _is_recurrent(plan: Plan) -> bool:

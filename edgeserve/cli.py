@@ -61,6 +61,7 @@ COMMANDS = {
     "pull": Command("edgeserve.commands.pull", "fetch a model"),
     "list": Command("edgeserve.commands.list", "print the models on this machine, and known ones"),
     "info": Command("edgeserve.commands.info", "print what a model is, and whether it fits here"),
+    "cache": Command("edgeserve.commands.cache", "print what is kept of prompts, or erase it"),
     "bench": Command("edgeserve.commands.bench", "measure how fast a model computes here"),
     "doctor": Command("edgeserve.commands.doctor", "print what computes here, and what is missing"),
 }

@@ -15,6 +15,7 @@ from edgeserve.errors import InvalidRequestError
 from edgeserve.frozen import frozen
 
 _LOG_LEVELS = ("debug", "info", "warning", "error")
+_DISK_CACHE_BYTES = 4 * 2**30
 _HUB_ENDPOINT = "https://huggingface.co"
 # Where Linux packages put the models of an Ollama that runs as a service of its own user.
 _OLLAMA_SERVICE_DIRS = (
@@ -29,7 +30,9 @@ class Config:
     """Folders and switches of one process.
 
     `cache_dir` is ours to write. `hf_hub_cache` and the `*_dirs` belong to other programs and are
-    only read. `kernels` forces a kernel set by name; None lets the machine decide.
+    only read. `kernels` forces a kernel set by name; None lets the machine decide. `disk_cache`
+    is how many bytes of prompts' keys and values may be kept on disk: none, unless it is said or
+    the Config is read from the environment.
     """
 
     cache_dir: Path
@@ -43,11 +46,17 @@ class Config:
     no_color: bool = False
     kernels: str | None = None
     log_level: str = "warning"
+    disk_cache: int = 0
 
     @property
     def models_dir(self) -> Path:
         """Where models that we fetched are kept."""
         return self.cache_dir / "models"
+
+    @property
+    def prompts_dir(self) -> Path:
+        """Where keys and values of prompts are kept."""
+        return self.cache_dir / "prompts"
 
     @classmethod
     def from_environment(
@@ -75,6 +84,7 @@ class Config:
             no_color=environ.get("NO_COLOR", "") != "",
             kernels=environ.get("EDGESERVE_KERNELS") or None,
             log_level=_log_level(environ.get("EDGESERVE_LOG_LEVEL", "")),
+            disk_cache=_num_bytes("EDGESERVE_DISK_CACHE", environ, _DISK_CACHE_BYTES),
         )
 
 
@@ -87,6 +97,15 @@ def _log_level(text: str) -> str:
     if level not in _LOG_LEVELS:
         raise InvalidRequestError("EDGESERVE_LOG_LEVEL", text, f"one of {', '.join(_LOG_LEVELS)}")
     return level
+
+
+def _num_bytes(variable: str, environ: Mapping[str, str], default: int) -> int:
+    text = environ.get(variable, "").strip()
+    if not text:
+        return default
+    if not text.isdecimal():
+        raise InvalidRequestError(variable, text, "a number of bytes, and 0 for none")
+    return int(text)
 
 
 @frozen

@@ -21,6 +21,7 @@ _BOUNDS = {
     "kv_cache_memory": (1, None),
     "max_num_batched_tokens": (1, 65536),
     "max_num_seqs": (1, None),
+    "disk_cache": (0, None),
 }
 
 
@@ -40,6 +41,7 @@ class EngineFields(TypedDict, total=False):
     prefix_caching: bool
     speculation: str
     draft_model: str | None
+    disk_cache: int | None
 
 
 @frozen(kw_only=True)
@@ -53,6 +55,8 @@ class EngineOptions:
     default four times what they would wait without it. `speculation` "auto" and "ngram" guess what
     comes next from what was said before, where that pays; "off" computes one token at a time.
     `draft_model` names a smaller model with the same vocabulary, which "auto" then asks too.
+    `disk_cache` is bytes on disk for what prefix caching keeps, which a restart then finds again; 0
+    or False keeps nothing there, None what the environment says.
     """
 
     device: str = "auto"
@@ -68,6 +72,7 @@ class EngineOptions:
     prefix_caching: bool = True
     speculation: str = "auto"
     draft_model: str | None = None
+    disk_cache: int | None = None
 
     def __post_init__(self) -> None:
         if self.device not in _DEVICES:
@@ -87,6 +92,8 @@ class EngineOptions:
             )
         if self.target_itl_ms is not None:
             _check_milliseconds("target_itl_ms", self.target_itl_ms)
+        if self.disk_cache is False:
+            object.__setattr__(self, "disk_cache", 0)
         for name, (low, high) in _BOUNDS.items():
             _check_option(name, getattr(self, name), low, high)
         if self.chat_template is not None and not isinstance(self.chat_template, str):  # pyright: ignore[reportUnnecessaryIsInstance]

@@ -60,7 +60,7 @@ def refusal(path: str, config: Config) -> str | None:
 
 
 def main(paths: Sequence[str]) -> None:
-    config = Config.from_environment()
+    config = replace(Config.from_environment(), disk_cache=0)
     found = {
         "machine": platform.machine(),
         "refusals": {

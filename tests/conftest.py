@@ -23,6 +23,9 @@ from edgeserve.config import Config
 from edgeserve.errors import DownloadError
 from edgeserve.loader.store import resolve_model
 
+# Nobody's own prompts are found or added to: tests of the disk store say which folder.
+os.environ["EDGESERVE_DISK_CACHE"] = "0"
+
 REFERENCE = "llama-cpp-python==0.3.36"
 _VENDORED = "vendor/llama.cpp/"
 _DOWNLOAD_SECONDS = 600

@@ -6,9 +6,11 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from edgeserve.cache.disk_store import DiskStore
 from edgeserve.cache.kv_cache import Growth
 from edgeserve.cache.prefix_index import PrefixIndex
-from edgeserve.engine.engine import Engine, EngineLimits
+from edgeserve.engine.engine import Engine
+from edgeserve.engine.limits import EngineLimits
 from edgeserve.engine.live_request import Request
 from edgeserve.engine.output import EngineEvent, RequestFailed, RequestFinished, RequestProgress
 from edgeserve.engine.speculation.speculator import Speculator
@@ -103,11 +105,19 @@ def make_engine(
     prefix_caching: bool = True,
     growth: Growth | None = None,
     speculator: Speculator | None = None,
+    store: DiskStore | None = None,
 ) -> Engine:
-    limits = EngineLimits(max_model_len, max_num_batched_tokens, max_num_seqs)
-    index = PrefixIndex(b"", BLOCK_SIZE) if prefix_caching else None
-    tokenizer = tokenizer or tiny_tokenizer()
-    return Engine(runner, tokenizer, limits, SamplingDefaults(), clock, index, growth, speculator)
+    return Engine(
+        runner,
+        tokenizer or tiny_tokenizer(),
+        EngineLimits(max_model_len, max_num_batched_tokens, max_num_seqs),
+        SamplingDefaults(),
+        clock,
+        PrefixIndex(b"", BLOCK_SIZE) if prefix_caching else None,
+        growth,
+        speculator,
+        store,
+    )
 
 
 def poison_reused_blocks(engine: Engine) -> None:

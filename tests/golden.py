@@ -51,7 +51,7 @@ def answers(
     path: Path, prompts: Sequence[str], *, kernels: str | None = None, num_threads: int = 2
 ) -> dict[str, list[list[int]]]:
     """Token ids of greedy and of seeded answers, one list per prompt."""
-    config = replace(Config.from_environment(), kernels=kernels)
+    config = replace(Config.from_environment(), kernels=kernels, disk_cache=0)
     with LLM(str(path), config=config, max_model_len=256, num_threads=num_threads) as llm:
         found: dict[str, list[list[int]]] = {}
         for name, temperature in (("greedy", 0.0), ("seeded", 1.0)):

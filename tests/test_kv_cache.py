@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edgeserve.cache.kv_cache import BlockTables, Growth, KVCache
+from edgeserve.cache.block_tables import BlockTables
+from edgeserve.cache.kv_cache import Growth, KVCache
 from edgeserve.cache.prefix_index import PrefixIndex
 
 BLOCK = 4

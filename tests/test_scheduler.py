@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edgeserve.cache.kv_cache import BlockTables, KVCache
+from edgeserve.cache.block_tables import BlockTables
+from edgeserve.cache.kv_cache import KVCache
 from edgeserve.cache.prefix_index import PrefixIndex
 from edgeserve.engine.scheduler import Scheduler, SchedulerOutput
 from edgeserve.engine.sequence import Sequence

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from edgeserve.cache.kv_cache import BlockTables
+from edgeserve.cache.block_tables import BlockTables
 from edgeserve.engine.sequence import Sequence
 from edgeserve.types import SamplingDefaults, SamplingParams
 

@@ -280,6 +280,7 @@ def record(given: argparse.Namespace, kv_bytes: int) -> list[Asked]:
         kv_cache_memory=kv_bytes,
         max_num_seqs=2,
         prefix_caching=False,
+        disk_cache=0,
     ) as llm:
         asked: list[Asked] = []
         for prompt in prompts(rng, vocab_size, llm.max_model_len // 4):
@@ -317,7 +318,10 @@ class Report:
 
 async def soak(given: argparse.Namespace, asked: Sequence[Asked], kv_bytes: int) -> Report:
     options = EngineOptions(
-        num_threads=given.threads, kv_cache_memory=kv_bytes, max_num_seqs=MAX_SEQUENCES
+        num_threads=given.threads,
+        kv_cache_memory=kv_bytes,
+        max_num_seqs=MAX_SEQUENCES,
+        disk_cache=0,
     )
     model = load_model(
         str(given.model), options, config=Config.from_environment(), clock=time.monotonic

@@ -7,16 +7,21 @@ step; whoever has the bytes copies and clears them.
 
 from __future__ import annotations
 
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from edgeserve.cache.block_pool import BlockPool
+from edgeserve.cache.block_tables import BlockTables
 from edgeserve.cache.prefix_index import PrefixIndex
 from edgeserve.frozen import frozen
 
 Found = list[dict[int, int]]
 """For each cache group, the block ids of some block numbers of a prefix."""
+
+_STORED = -1
+"""Stands for the id of a block that is not in memory."""
 
 _BEHIND = 0
 """What a table says where a block is no longer held: any id will do, as nothing reads there."""
@@ -27,30 +32,11 @@ _TRIES_BETWEEN = 64
 
 
 @dataclass(slots=True)
-class BlockTables:
-    """One sequence's tables: for each group, the blocks of positions 0.., block_size.., …
-
-    The first `num_behind` entries of a table lie behind the group's window and are not held. The
-    first `num_indexed` blocks of the sequence need not be offered to the index any more.
-    """
-
-    groups: list[list[int]]
-    num_behind: list[int]
-    num_indexed: int = 0
-
-    @classmethod
-    def empty(cls, num_groups: int) -> BlockTables:
-        return cls([[] for _ in range(num_groups)], [0] * num_groups)
-
-    def held(self, group: int) -> list[int]:
-        return self.groups[group][self.num_behind[group] :]
-
-
-@dataclass(slots=True)
 class CacheCounts:
-    """What happened so far, in blocks over all groups."""
+    """What happened so far, in blocks over all groups. `restored` from disk, they are hits next."""
 
     hit: int = 0
+    restored: int = 0
     forked: int = 0
     copied: int = 0
     behind: int = 0
@@ -94,6 +80,8 @@ class KVCache:
             for group in range(len(self._windows))
         ]
         self.pending_copies: list[list[tuple[int, int]]] = [[] for _ in self._windows]
+        # Where somebody saves blocks: (group, hash, hash before) of those that are new here.
+        self.unsaved: deque[tuple[int, bytes, bytes]] | None = None
 
     @property
     def num_blocks(self) -> int:
@@ -214,6 +202,8 @@ class KVCache:
                 # Kept first: an entry whose block the pool would give away could go stale.
                 self._pools[group].keep(table[block])
                 self._index.add(group, hashes, token_ids, block, table[block])
+                if self.unsaved is not None:
+                    self.unsaved.append((group, hashes[block + 1], hashes[block]))
         tables.num_indexed = full
 
     def leave_behind(self, tables: BlockTables, num_computed: int) -> None:
@@ -283,9 +273,65 @@ class KVCache:
             pool.grow(slab)
         return count <= pool.num_available
 
-    def _find(self, hashes: Sequence[bytes], token_ids: Sequence[int]) -> tuple[int, Found]:
+    def block_of(self, group: int, block_hash: bytes) -> int | None:
+        """The block that is found by a hash. Nobody writes it, until another is taken."""
+        return None if self._index is None else self._index.block_of(group, block_hash)
+
+    def begin_restore(
+        self,
+        hashes: Sequence[bytes],
+        token_ids: Sequence[int],
+        stored: Callable[[int, bytes], bool],
+    ) -> tuple[BlockTables, list[tuple[int, int]]] | None:
+        """What a longer prefix than can be found lacks and others have `stored`: (group, block)
+        in order. Also tables that hold the rest of it meanwhile. None without any, or room."""
+        length, found = self._find(hashes, token_ids, stored)
+        tables = self.new_tables()
+        lacking: list[tuple[int, int]] = []
+        for group, pool in enumerate(self._pools):
+            needed = range(self._num_behind(group, length * self._block_size), length)
+            ids = {block: found[group][block] for block in needed}
+            lacking += [(group, block) for block, block_id in ids.items() if block_id == _STORED]
+            tables.groups[group] = [block_id for block_id in ids.values() if block_id != _STORED]
+            pool.hold(tables.groups[group])
+        missing = Counter(group for group, _ in lacking)
+        if not lacking or not all(self._grown(group, count) for group, count in missing.items()):
+            self.release(tables)
+            return None
+        return tables, sorted(lacking, key=lambda at: at[1])
+
+    def take_one(self, tables: BlockTables, group: int) -> int | None:
+        """One more block for tables to hold; None without room."""
+        if not self._grown(group, 1):
+            return None
+        tables.groups[group] += self._pools[group].take(1)
+        return tables.groups[group][-1]
+
+    def index_restored(
+        self,
+        group: int,
+        hashes: Sequence[bytes],
+        token_ids: Sequence[int],
+        block: int,
+        block_id: int,
+    ) -> None:
+        """A held block has got the contents of block number `block` of these tokens."""
+        if self._index is not None and not self._index.has(group, hashes[block + 1]):
+            self._pools[group].keep(block_id)
+            self._index.add(group, hashes, token_ids, block, block_id)
+            self._counts.restored += 1
+            if self.unsaved is not None:  # in case the rest of its file is damaged
+                self.unsaved.append((group, hashes[block + 1], hashes[block]))
+
+    def _find(
+        self,
+        hashes: Sequence[bytes],
+        token_ids: Sequence[int],
+        stored: Callable[[int, bytes], bool] | None = None,
+    ) -> tuple[int, Found]:
         """The most blocks for which every group has what it needs, and those: of a full group
-        all, of a window group the ones that the next row sees."""
+        all, of a window group the ones that the next row sees. What is only `stored` counts too,
+        as _STORED."""
         index, length = self._index, (len(token_ids) - 1) // self._block_size
         found: Found = [{} for _ in self._windows]
         if index is None or not found:
@@ -295,7 +341,9 @@ class KVCache:
             if block not in found[group]:
                 block_id = index.find(group, hashes, token_ids, block)
                 if block_id is None:
-                    return False
+                    if stored is None or not stored(group, hashes[block + 1]):
+                        return False
+                    block_id = _STORED
                 found[group][block] = block_id
             return True
 

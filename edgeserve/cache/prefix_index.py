@@ -63,6 +63,11 @@ class PrefixIndex:
     def has(self, group: int, block_hash: bytes) -> bool:
         return (group, block_hash) in self._entries
 
+    def block_of(self, group: int, block_hash: bytes) -> int | None:
+        """The block that is found by the hash, if any."""
+        entry = self._entries.get((group, block_hash))
+        return None if entry is None else entry.block_id
+
     def add(
         self,
         group: int,

@@ -56,6 +56,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--draft-model", metavar="MODEL", help="a smaller one of the same vocabulary, to guess with"
     )
+    parser.add_argument(
+        "--no-disk-cache",
+        dest="disk_cache",
+        action="store_const",
+        const=0,
+        help="keep nothing of the prompt on disk",
+    )
     parser.add_argument("--chat-template", type=Path, metavar="FILE", help="a Jinja template")
     parser.add_argument("--device", default="auto", metavar="NAME", help="auto, or oracle")
     parser.add_argument("--accept-license", action="store_true", help="accept the model's terms")
@@ -80,6 +87,7 @@ def run(args: argparse.Namespace, config: Config) -> int:
             kv_cache_dtype=args.kv_cache_dtype,
             speculation=args.speculation,
             draft_model=args.draft_model,
+            disk_cache=args.disk_cache,
             chat_template=_template(args.chat_template),
             config=config,
             progress=progress_on(sys.stderr, config),

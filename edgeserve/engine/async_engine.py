@@ -5,6 +5,7 @@ back to the loop that asked for them. Nothing else ever touches the engine's sta
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import queue
 import threading
@@ -18,6 +19,7 @@ from operator import attrgetter
 from edgeserve.engine.engine import Engine
 from edgeserve.engine.live_request import Request
 from edgeserve.engine.output import EngineEvent, RequestFailed, RequestProgress
+from edgeserve.engine.saver import SAVING_PAUSE_SECONDS
 from edgeserve.engine.scheduler import PRIORITY_STEP
 from edgeserve.errors import ClosedError, EdgeServeError, QueueFullError, StepError
 from edgeserve.frozen import frozen
@@ -159,7 +161,7 @@ class _EngineThread:
         idle = not (self._waiting or self._engine.has_work)
         while True:
             try:
-                command = self._inbox.get(block=idle)
+                command = self._next_command(idle)
             except queue.Empty:
                 return True
             idle = False
@@ -171,6 +173,14 @@ class _EngineThread:
                     self._cancel(command.request_id)
                 case None:
                     return False
+
+    def _next_command(self, idle: bool) -> _Command:
+        """Raises queue.Empty if there is none, but waits when idle, and saves blocks meanwhile."""
+        while idle and self._engine.saver.has_unsaved:
+            self._engine.saver.save_some()
+            with contextlib.suppress(queue.Empty):
+                return self._inbox.get(timeout=SAVING_PAUSE_SECONDS)
+        return self._inbox.get(block=idle)
 
     def _cancel(self, request_id: str) -> None:
         self._listeners.pop(request_id, None)

@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
 
+from edgeserve.cache.disk_store import DiskStore
 from edgeserve.cache.kv_cache import CacheCounts, Growth, KVCache
 from edgeserve.cache.prefix_index import PrefixIndex
 from edgeserve.engine.accounting import Accounts, EngineStats, StepReport, StepSeconds
+from edgeserve.engine.limits import EngineLimits
 from edgeserve.engine.live_request import LiveRequest, Request, check_token_ids
 from edgeserve.engine.output import (
     ChoiceOutput,
@@ -21,6 +23,8 @@ from edgeserve.engine.output import (
 )
 from edgeserve.engine.questions import questions, row_group
 from edgeserve.engine.recent_prompts import RecentPrompts
+from edgeserve.engine.restorer import Restorer
+from edgeserve.engine.saver import Saver
 from edgeserve.engine.scheduler import ScheduledRows, Scheduler, SchedulerOutput
 from edgeserve.engine.sequence import Sequence
 from edgeserve.engine.speculation.speculator import Speculator
@@ -35,7 +39,6 @@ from edgeserve.errors import (
     OutOfMemoryError,
     StepError,
 )
-from edgeserve.frozen import frozen
 from edgeserve.runner.batch import BLOCK_SIZE, Batch, ChooseToken, ScoreToken, TokenResult
 from edgeserve.runner.noise import choice_seed
 from edgeserve.runner.runner import Runner
@@ -43,28 +46,12 @@ from edgeserve.text.tokenizer import Tokenizer
 from edgeserve.types import RequestOutput, SamplingDefaults
 
 
-@frozen
-class EngineLimits:
-    """`max_model_len` bounds prompt plus output; the others bound a step.
-
-    `max_step_s` seconds is what a step with a prompt in it should take at most; how many rows that
-    is is learned, from `prior_s_per_row` on.
-    """
-
-    max_model_len: int
-    max_num_batched_tokens: int = 512
-    max_num_seqs: int = 64
-    max_step_s: float = 0.25
-    target_itl_s: float | None = None
-    prior_s_per_row: float = 0.0
-    prior_s_per_key: float = 0.0
-
-
 class Engine:
     """Many requests over one runner. `clock` gives seconds; answers never depend on it.
 
     `index` finds the blocks of prefixes that were computed before; without one nothing is shared.
     `growth` lets the cache take its memory little by little.
+    `store`, which comes with one, keeps them on disk, and is closed with the engine.
     """
 
     def __init__(
@@ -77,6 +64,7 @@ class Engine:
         index: PrefixIndex | None = None,
         growth: Growth | None = None,
         speculator: Speculator | None = None,
+        store: DiskStore | None = None,
     ) -> None:
         self.limits = limits
         self.defaults = defaults
@@ -92,10 +80,14 @@ class Engine:
             index=index,
             growth=growth,
         )
+        self.saver = Saver(self._cache, runner, store)
+        """For whoever drives the engine, when nothing is to be computed."""
+        self._restorer = None if store is None else Restorer(self._cache, runner, store, clock)
         self._scheduler = Scheduler(
             self._cache,
             max_num_batched_tokens=limits.max_num_batched_tokens,
             max_num_seqs=limits.max_num_seqs,
+            restorer=self._restorer,
         )
         self._live: dict[str, LiveRequest] = {}
         self._half_taken: tuple[ScheduledRows, ...] = ()
@@ -192,6 +184,8 @@ class Engine:
         if self._half_taken:
             half_taken, self._half_taken = self._half_taken, ()
             return self._fail_all(half_taken, KeyboardInterrupt())
+        if self._restorer is not None:
+            self._restorer.fill_some()
         began = self._clock()
         output = self._with_drafts(self._scheduler.schedule(self._bound))
         scheduled = output.rows
@@ -199,6 +193,8 @@ class Engine:
             what = f"the keys and values of {len(output.unable.token_ids)} tokens"
             return [self._fail(output.unable.request_id, OutOfMemoryError(what))]
         if not scheduled:
+            if self._restorer is not None and self._live:
+                self._restorer.wait()
             return []
         for rows in scheduled:
             live = self._live[rows.sequence.request_id]
@@ -214,12 +210,28 @@ class Engine:
         self._half_taken = scheduled
         events = self._accept(scheduled, results)
         self._half_taken = ()
+        self.saver.save_some(output.num_rows)
         ended = self._clock()
         self._note_step(
             output,
             StepSeconds(chosen - began, computed - chosen, sampled - computed, ended - sampled),
         )
         return events
+
+    def close(self) -> None:
+        """Ends all requests, saves what is to be kept within two seconds, and frees memory."""
+        for request_id in list(self._live):
+            self.abort(request_id)
+        try:
+            self.saver.close()
+        finally:
+            if self._speculator is not None:
+                self._speculator.close()
+            self._runner.close()
+
+    def check(self) -> None:
+        """Raises AssertionError unless the block accounting is exact."""
+        self._scheduler.check()
 
     def _note_step(self, output: SchedulerOutput, seconds: StepSeconds) -> None:
         load = self._bound.load
@@ -236,17 +248,6 @@ class Engine:
             occupancy=self._cache.occupancy(),
         )
         self._accounts.note_step(report)
-
-    def close(self) -> None:
-        for request_id in list(self._live):
-            self.abort(request_id)
-        if self._speculator is not None:
-            self._speculator.close()
-        self._runner.close()
-
-    def check(self) -> None:
-        """Raises AssertionError unless the block accounting is exact."""
-        self._scheduler.check()
 
     def _max_tokens(self, request: Request) -> int:
         """Of each choice: as many as asked for, or as the context has room for."""

@@ -15,6 +15,7 @@ from itertools import count
 from typing import Protocol
 
 from edgeserve.cache.kv_cache import KVCache
+from edgeserve.engine.restorer import Restorer
 from edgeserve.engine.sequence import Sequence
 from edgeserve.errors import OutOfBlocksError
 from edgeserve.frozen import frozen
@@ -71,8 +72,16 @@ class StepBound(Protocol):
 class Scheduler:
     """Owns every live sequence. Budgets are tokens a step, and sequences at once."""
 
-    def __init__(self, cache: KVCache, *, max_num_batched_tokens: int, max_num_seqs: int) -> None:
+    def __init__(
+        self,
+        cache: KVCache,
+        *,
+        max_num_batched_tokens: int,
+        max_num_seqs: int,
+        restorer: Restorer | None = None,
+    ) -> None:
         self._cache = cache
+        self._restorer = restorer
         self._max_num_batched_tokens = max_num_batched_tokens
         # With a row a step for everyone who runs, a prompt always moves, and nobody starves.
         self._max_num_seqs = min(max_num_seqs, max_num_batched_tokens)
@@ -107,6 +116,8 @@ class Scheduler:
 
     def remove(self, sequence: Sequence) -> None:
         """Forgets a sequence that is finished or no longer wanted, and frees its blocks."""
+        if self._restorer is not None:
+            self._restorer.forget(sequence)
         if sequence in self._running:
             self._running.remove(sequence)
         elif sequence in self._waiting:
@@ -139,7 +150,8 @@ class Scheduler:
             budget -= rows[-1].num_tokens
         # Nobody waits for a sequence that does not run, so the first is not waiting for others.
         idle = not self._running and num_preempted == 0
-        unable = self._waiting[0] if idle and self._waiting else None
+        first = self._waiting[0] if idle and self._waiting else None
+        unable = None if first is None or self._reads(first) else first
         return SchedulerOutput(tuple(rows), len(decodes), num_preempted, unable)
 
     def add_drafts(
@@ -174,7 +186,8 @@ class Scheduler:
     def check(self) -> None:
         """Raises AssertionError unless the block accounting is exact."""
         live = [*self._running, *self._waiting]
-        self._cache.check([sequence.block_tables for sequence in live])
+        beside = [] if self._restorer is None else self._restorer.tables
+        self._cache.check([*(sequence.block_tables for sequence in live), *beside])
         assert set(self._coming.values()) <= set(self._running), "nobody computes what is awaited"
 
     def _admit_and_make_room(self) -> int:
@@ -218,6 +231,8 @@ class Scheduler:
         if shared == 0 and not sequence.wants_prompt_scores:
             shared = self._cache.adopt(tables, sequence.prefix_hashes, sequence.token_ids)
         sequence.num_computed_tokens = shared
+        if self._restorer is not None:
+            self._restorer.started(sequence)
         if not self._extend(sequence):
             self._give_up(sequence)
             return False
@@ -252,7 +267,7 @@ class Scheduler:
         return any(n > room for n, room in zip(self._stuck[1], available, strict=True))
 
     def _awaits(self, sequence: Sequence) -> bool:
-        """Whether blocks that it can use are about to be computed by another."""
+        """Whether blocks that it can use are about to be computed by another, or read."""
         if not self._cache.shares or sequence.wants_prompt_scores:
             return False
         if sequence.waits_for_prompt or sequence.awaited in self._coming:
@@ -261,11 +276,23 @@ class Scheduler:
         # Its last token it computes itself, and so the block that ends with that.
         usable = sequence.prefix_hashes[: self._cache.blocks_for(len(sequence.token_ids))]
         sequence.awaited = next((h for h in reversed(usable) if h in self._coming), None)
-        return sequence.awaited is not None
+        return sequence.awaited is not None or self._reads(sequence)
+
+    def _reads(self, sequence: Sequence) -> bool:
+        """Whether it waits for blocks from disk."""
+        if self._restorer is None or sequence.wants_prompt_scores:
+            return False
+        if not self._restorer.awaits(sequence):
+            return False
+        self._stuck = None  # what is read for it takes of the room that it needs
+        return True
 
     def _extend(self, sequence: Sequence) -> bool:
         tables, first = sequence.block_tables, sequence.num_computed_tokens
-        return self._cache.extend(tables, first, len(sequence.token_ids))
+        extended = self._cache.extend(tables, first, len(sequence.token_ids))
+        if not extended and self._restorer is not None and self._restorer.give_way():
+            return self._cache.extend(tables, first, len(sequence.token_ids))
+        return extended
 
     def _take_for_draft(self, sequence: Sequence, wanted: int) -> int:
         """For how many tokens, up to so many, there are blocks; those are taken."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from edgeserve.cache.kv_cache import BlockTables
+from edgeserve.cache.block_tables import BlockTables
 from edgeserve.types import FinishReason, ResolvedSampling, SamplingParams
 
 

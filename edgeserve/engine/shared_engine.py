@@ -5,16 +5,19 @@ Events of one thread's step that belong to another's request wait in that reques
 
 from __future__ import annotations
 
+import time
 import weakref
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from threading import Thread
 from types import TracebackType
 
 from edgeserve.engine.engine import Engine
 from edgeserve.engine.fair_lock import FairLock, new_turn
 from edgeserve.engine.live_request import Request
 from edgeserve.engine.output import EngineEvent, RequestFailed, RequestProgress
+from edgeserve.engine.saver import SAVING_PAUSE_SECONDS
 from edgeserve.errors import AbortedError, ClosedError, StepError
 from edgeserve.home_process import HomeProcess
 
@@ -34,6 +37,7 @@ class SharedEngine:
         self._inboxes: dict[str, _Inbox] = {}
         self._forgotten: deque[str] = deque()
         self._closed = False
+        self._is_saving = False
         self._home = HomeProcess()
         # Dropped without close, memory and threads go with the last stream that uses them. Not
         # at exit: another thread may still be in a step.
@@ -109,6 +113,20 @@ class SharedEngine:
             if inbox is None or (isinstance(event, RequestProgress) and not inbox.wants_progress):
                 continue
             inbox.events.append(event)
+        if self._engine.saver.has_unsaved and not self._engine.has_work and not self._is_saving:
+            Thread(target=self._save_rest, name="edgeserve-saving", daemon=True).start()
+            self._is_saving = True
+
+    def _save_rest(self) -> None:
+        """What no step of anybody's carries to disk: a bite at a time, on a thread of its own."""
+        saving = True
+        while saving:
+            time.sleep(SAVING_PAUSE_SECONDS)
+            with self._locked():
+                if not self._closed and not self._engine.has_work:
+                    self._engine.saver.save_some()
+                idle = not (self._closed or self._engine.has_work)
+                saving = self._is_saving = idle and self._engine.saver.has_unsaved
 
     def _require_open(self) -> None:
         if self._closed:

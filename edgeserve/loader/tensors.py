@@ -10,6 +10,7 @@ import math
 import os
 from array import array
 from collections.abc import Sequence
+from hashlib import blake2b
 from pathlib import Path
 from threading import Event, Lock
 from types import TracebackType
@@ -82,6 +83,20 @@ class TensorReader:
     def cancel(self) -> None:
         """From now on reads and loads raise AbortedError, those that run too; from any thread."""
         self._cancelled[0] = 1
+
+    def file_states(self) -> list[tuple[int, ...]]:
+        """Of each open file: inode, size, times of its last change in nanoseconds. The same states
+        before and after mean that what was read in between was of one content."""
+        states = map(os.fstat, self._descriptors)
+        return [(s.st_ino, s.st_size, s.st_mtime_ns, s.st_ctime_ns) for s in states]
+
+    def sample_digest(self) -> bytes:
+        """A digest of each tensor's name and middle row. Raises as `read` does."""
+        digest = blake2b(digest_size=32)
+        for name, info in self._model.tensors.items():
+            digest.update(name.encode())
+            digest.update(self.read(name, math.prod(info.shape[:-1]) // 2, 1))
+        return digest.digest()
 
     def info(self, name: str) -> TensorInfo:
         """The tensor's description. Raises MissingTensorError."""

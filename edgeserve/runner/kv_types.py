@@ -8,6 +8,10 @@ from collections.abc import Mapping
 from edgeserve.frozen import frozen
 from edgeserve.plan.ops import CacheSpec, Plan
 
+STORED_KV_VERSION = 1
+"""Of blocks kept on disk. Whoever changes what a block's bytes mean, or any bit that is computed,
+adds one: what was kept before is then not found."""
+
 
 @frozen
 class KVType:

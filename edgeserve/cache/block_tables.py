@@ -1,0 +1,25 @@
+"""One sequence's block tables: which blocks hold which of its positions, in each cache group."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class BlockTables:
+    """One sequence's tables: for each group, the blocks of positions 0.., block_size.., …
+
+    The first `num_behind` entries of a table lie behind the group's window and are not held. The
+    first `num_indexed` blocks of the sequence need not be offered to the index any more.
+    """
+
+    groups: list[list[int]]
+    num_behind: list[int]
+    num_indexed: int = 0
+
+    @classmethod
+    def empty(cls, num_groups: int) -> BlockTables:
+        return cls([[] for _ in range(num_groups)], [0] * num_groups)
+
+    def held(self, group: int) -> list[int]:
+        return self.groups[group][self.num_behind[group] :]
