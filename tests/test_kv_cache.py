@@ -89,6 +89,24 @@ def test_without_room_nothing_is_taken(cache: KVCache) -> None:
     assert cache.occupancy() == 1.0
 
 
+@pytest.mark.parametrize(("tokens", "left"), [(17, [0, 1]), (32, [0, 1]), (33, [0, 1, 2])])
+def test_blocks_past_the_last_position_are_given_back(
+    cache: KVCache, tokens: int, left: list[int]
+) -> None:
+    tables = cache.new_tables()
+    cache.extend(tables, 0, 48)
+    cache.trim(tables, tokens)
+    assert tables.groups == [left, left]
+    assert cache.num_available() == [4 - len(left)] * 2
+    cache.check([tables])
+
+
+@pytest.mark.parametrize(("tokens", "fewer"), [(33, 32), (32, 16), (17, 16), (16, 0)])
+def test_a_block_less_holds_so_many_positions(cache: KVCache, tokens: int, fewer: int) -> None:
+    assert cache.with_a_block_less(tokens) == fewer
+    assert cache.blocks_for(fewer) == cache.blocks_for(tokens) - 1
+
+
 def test_released_blocks_are_free_and_the_tables_empty(cache: KVCache) -> None:
     tables = cache.new_tables()
     cache.extend(tables, 0, 64)
