@@ -8,7 +8,8 @@ and 4 times that. Tokens are timed where a caller gets them. What the machine pe
 comes from steps that are timed beforehand, through the runner alone: as many streams decode, and so
 many rows of a prompt go with them, at several depths of it. At each depth the prompt may then have
 the most rows that keep a step within the target, and the sum of those steps' times is the least
-time to its first token: the mean of what was timed before the prompt and after it.
+time to its first token: the mean of what was timed before the prompt and after it. Nothing is
+drafted, so that a step brings each stream one token.
 """
 
 from __future__ import annotations
@@ -59,6 +60,7 @@ class Setting:
             "num_threads": self.num_threads,
             "target_itl_ms": target_itl_ms,
             "disk_cache": 0,  # or a second run would find the first one's prompts
+            "speculation": "off",
         }
 
 

@@ -4,13 +4,13 @@
                          [--threads 2] [--json FILE]
 
 A few dozen requests (prompts that begin alike, greedy and at temperature 1, penalties, stops,
-logprobs, two choices) are answered one at a time first, with no prefix cache. Then they arrive at
-random through AsyncLLM, so many at once that they want `--over` times the pool's tokens, and
-sometimes in a burst that overflows the queue. Some are cancelled in the middle; some are too long,
-or find the queue full, and must be refused with the error that says so. Every answer, and every
-part of a cancelled one, must be the recorded one. In the end no block is held, and memory neither
-grew nor went past what was declared: the model's file and a fifth, the pool, and 100 MiB. Blocks
-are checked every few steps. Exits with 1 if anything failed.
+logprobs, two choices) are answered one at a time first, with no prefix cache and no drafts. Then
+they arrive at random through AsyncLLM, so many at once that they want `--over` times the pool's
+tokens, and sometimes in a burst that overflows the queue. Some are cancelled in the middle; some
+are too long, or find the queue full, and must be refused with the error that says so. Every answer,
+and every part of a cancelled one, must be the recorded one. In the end no block is held, and memory
+neither grew nor went past what was declared: the model's file and a fifth, the pool, and 100 MiB.
+Blocks are checked every few steps. Exits with 1 if anything failed.
 """
 
 from __future__ import annotations
@@ -281,6 +281,7 @@ def record(given: argparse.Namespace, kv_bytes: int) -> list[Asked]:
         max_num_seqs=2,
         prefix_caching=False,
         disk_cache=0,
+        speculation="off",
     ) as llm:
         asked: list[Asked] = []
         for prompt in prompts(rng, vocab_size, llm.max_model_len // 4):
