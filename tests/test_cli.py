@@ -28,7 +28,7 @@ from .tiny_models import write_tiny_model
 from .wheels import make_wheel, point_pip_at
 
 HELP_SECONDS = 5 * 0.2  # the bound is 200 ms; a guard is five times it
-HEAVY = {"numpy", "rich", "huggingface_hub", "jinja2", "filelock"}
+HEAVY = {"numpy", "rich", "huggingface_hub", "jinja2", "tokenizers", "sentencepiece", "filelock"}
 
 
 class Terminal(io.StringIO):

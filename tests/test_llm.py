@@ -590,7 +590,7 @@ def test_context_may_be_shortened(path: str) -> None:
 def test_importing_the_package_costs_next_to_nothing() -> None:
     script = (
         "import sys, edgeserve\n"
-        "heavy = {'numpy', 'jinja2', 'cffi', 'rich'}\n"
+        "heavy = {'numpy', 'tokenizers', 'sentencepiece', 'jinja2', 'cffi', 'rich'}\n"
         "print(sorted(heavy & set(sys.modules)))\n"
         "assert edgeserve.LLM.__name__ == 'LLM'\n"
         "assert all(getattr(edgeserve, name) for name in edgeserve.__all__)\n"

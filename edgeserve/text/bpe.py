@@ -1,15 +1,14 @@
-"""Byte-pair encoding for `gpt2` vocabularies: pieces cut by name, merged by the native library.
+"""Byte-pair encoding for `gpt2` vocabularies: pieces cut by name, merged by the tokenizers library.
 
 Also for those that merge plain UTF-8 (Gemma 4's way). Knows nothing of control tokens.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import chain
 
-from edgeserve.binding.text import MergerOptions, NativeTokens, ranked_merger
 from edgeserve.errors import TokenizerError
-from edgeserve.packed import PackedStrings
 from edgeserve.text.pretokenizer_styles import PreTokenizerStyle
 from edgeserve.text.pretokenizers import PreTokenizer
 from edgeserve.text.tokenizer_fields import TokenizerFields
@@ -35,30 +34,43 @@ class BytePairEngine:
     def __init__(
         self, vocabulary: Vocabulary, style: PreTokenizerStyle, fields: TokenizerFields
     ) -> None:
+        from tokenizers import Tokenizer
+        from tokenizers.models import BPE
+        from tokenizers.pre_tokenizers import ByteLevel
+
         self._style = style
         self._pre_tokenizer = PreTokenizer(style)
         self._num_tokens = len(vocabulary.tokens)
-        self._ids, byte_ids = _with_all_bytes(vocabulary, style)
-        self._has_gaps = len(self._ids.texts) > self._num_tokens
+        ids = _ids_with_all_bytes(vocabulary, style)
+        self._has_gaps = len(ids) > self._num_tokens
         merges = _read_merges(fields)
-        options = MergerOptions(
-            byte_ids=byte_ids, by_bytes=style.byte_level, takes_whole=style.ignores_merges
-        )
-        merger = ranked_merger(self._ids, merges, options)
-        if isinstance(merger, int):
-            raise _merge_error(fields, merges, merger, self._ids)
-        self._merger = merger
+        try:
+            model = BPE(
+                ids,
+                merges,
+                ignore_merges=style.ignores_merges,
+                byte_fallback=not style.byte_level,
+            )
+        except Exception as error:  # the library raises nothing more special
+            raise _merge_error(fields, merges, ids, error) from error
+        self._merger = Tokenizer(model)
+        if style.byte_level:
+            self._merger.pre_tokenizer = ByteLevel(add_prefix_space=False, use_regex=False)
+        self._whole: dict[str, list[int]] = {}
+        if style.keeps_newline_runs:
+            self._whole = {text: [i] for text, i in ids.items() if not text.strip("\n")}
 
     def encode(self, text: str) -> list[int]:
         if self._style.escapes_spaces:
             text = text.replace(" ", _SPACE)
         pieces = self._pre_tokenizer.split(text)
         # Text repeats its words, so each goes through the merger once.
-        distinct = list(dict.fromkeys(pieces))
-        ids_of_piece = dict(zip(distinct, self._merger.merge(distinct), strict=True))
-        if self._style.keeps_newline_runs:
-            runs = ((piece, self._ids.find(piece)) for piece in distinct if not piece.strip("\n"))
-            ids_of_piece |= {run: [token_id] for run, token_id in runs if token_id is not None}
+        ids_of_piece = {piece: list(self._whole.get(piece, ())) for piece in pieces}
+        distinct = [piece for piece, ids in ids_of_piece.items() if not ids]
+        merged = self._merger.encode(distinct, is_pretokenized=True, add_special_tokens=False)
+        for token_id, index in zip(merged.ids, merged.word_ids, strict=True):
+            if index is not None:  # never is, of pieces given as such
+                ids_of_piece[distinct[index]].append(token_id)
         ids = list(chain.from_iterable(map(ids_of_piece.__getitem__, pieces)))
         if self._has_gaps:
             return [token_id for token_id in ids if token_id < self._num_tokens]
@@ -74,42 +86,38 @@ class BytePairEngine:
             return token.encode()  # not spelt in the byte alphabet, though it should be
 
 
-def _with_all_bytes(
-    vocabulary: Vocabulary, style: PreTokenizerStyle
-) -> tuple[NativeTokens, list[int]]:
-    """The vocabulary and the tokens of all bytes, of which those that it cannot spell are added
-    past its end.
+def _ids_with_all_bytes(vocabulary: Vocabulary, style: PreTokenizerStyle) -> dict[str, int]:
+    """Ids by text, with ids past the vocabulary's end for the bytes that it cannot spell.
 
     Text holding such a byte loses it, as in the reference; what is around it does not merge.
     """
-    tokens, byte_ids = vocabulary.ids, list[int]()
-    spellings = [*BYTE_ALPHABET] if style.byte_level else [f"<0x{byte:02X}>" for byte in range(256)]
-    missing = [spelling for spelling in spellings if tokens.find(spelling) is None]
-    if missing:
-        tokens = NativeTokens(vocabulary.tokens.followed_by(missing))
-    for spelling in spellings:
-        token_id = tokens.find(spelling)
-        assert token_id is not None  # it was missing, and has been added
-        byte_ids.append(token_id)
-    return tokens, byte_ids
+    ids = dict(zip(vocabulary.tokens, range(len(vocabulary.tokens)), strict=True))
+    for byte in range(256):
+        ids.setdefault(BYTE_ALPHABET[byte] if style.byte_level else f"<0x{byte:02X}>", len(ids))
+    return ids
 
 
-def _read_merges(fields: TokenizerFields) -> PackedStrings:
+def _read_merges(fields: TokenizerFields) -> list[tuple[str, str]]:
     merges = fields.texts("merges")
-    if merges is not None:
-        return merges
-    if fields.text("pre") == "kimi-k2":  # its first files came without, and the reference copes
-        return PackedStrings.of(())
-    raise fields.error("merges", "is missing, and a byte-pair vocabulary needs it")
+    if merges is None:
+        if fields.text("pre") == "kimi-k2":  # its first files came without, and the reference copes
+            return []
+        raise fields.error("merges", "is missing, and a byte-pair vocabulary needs it")
+    distinct = dict.fromkeys(merges)  # of two equal merges the first counts
+    # The first part may itself begin with a space.
+    pairs = [(m[:at], m[at + 1 :]) for m in distinct if (at := m.find(" ", 1)) > 0]
+    if len(pairs) < len(distinct):
+        index, merge = next((i, m) for i, m in enumerate(merges) if " " not in m[1:])
+        raise fields.error("merges", f"merge {index}, {merge!r}, is not two parts and a space")
+    return pairs
 
 
 def _merge_error(
-    fields: TokenizerFields, merges: PackedStrings, index: int, ids: NativeTokens
+    fields: TokenizerFields, merges: list[tuple[str, str]], ids: Mapping[str, int], cause: Exception
 ) -> TokenizerError:
-    merge = merges[index]
-    at = merge.find(" ", 1)  # the first part may itself begin with a space
-    if at < 0:
-        return fields.error("merges", f"merge {index}, {merge!r}, is not two parts and a space")
-    first, second = merge[:at], merge[at + 1 :]
-    lacking = next(t for t in (first, second, first + second) if ids.find(t) is None)
-    return fields.error("merges", f"{first!r} + {second!r}: {lacking!r} is not a token")
+    """Which merge the library refused, found only once it has: looking takes long."""
+    for first, second in merges:
+        for text in (first, second, first + second):
+            if text not in ids:
+                return fields.error("merges", f"{first!r} + {second!r}: {text!r} is not a token")
+    return fields.error("merges", str(cause))

@@ -5,8 +5,8 @@ Longest tokens first, each from the left, as the reference does it: not leftmost
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable
+from typing import NamedTuple
 
 from edgeserve.frozen import frozen
 from edgeserve.text.stop_tokens import CONTROL, UNKNOWN, USER_DEFINED
@@ -16,6 +16,16 @@ _SPACES = " \t\n\v\f\r"
 _KEY_CHARS = 4  # tells `<unused17>` from most text, for vocabularies with thousands of these
 
 _COVER = "\ud800"  # hides what longer tokens took: no text, no token holds a lone surrogate
+
+
+class _Special(NamedTuple):
+    """A tuple, because some vocabularies have thousands: a frozen dataclass takes four times as
+    long to make."""
+
+    text: str
+    token_id: int
+    strips_left: bool
+    strips_right: bool
 
 
 @frozen
@@ -33,13 +43,10 @@ class SpecialTokens:
     def __init__(self, vocabulary: Vocabulary) -> None:
         control = vocabulary.ids_of_kind(CONTROL | UNKNOWN)
         own = set(vocabulary.ids_of_kind(USER_DEFINED)).difference(control)
-        # Some vocabularies have thousands: no object for each but its text.
-        self._texts = {i: vocabulary.tokens[i] for i in sorted(own.union(control))}
-        self._left_strip_ids = vocabulary.left_strip_ids
-        self._right_strip_ids = vocabulary.right_strip_ids
-        self._all = _by_beginning(self._texts)
-        self._user_defined = _by_beginning({i: self._texts[i] for i in sorted(own)})
-        self.control_texts = tuple(map(self._texts.__getitem__, control))
+        specials = [_special(vocabulary, token_id) for token_id in sorted(own.union(control))]
+        self._all = _by_beginning(specials)
+        self._user_defined = _by_beginning(s for s in specials if s.token_id in own)
+        self.control_texts = tuple(vocabulary.tokens[token_id] for token_id in control)
 
     def split(self, text: str, *, parse_special: bool, guard: str | None = None) -> list[int | str]:
         """Token ids, and between them the text that is left to encode.
@@ -62,22 +69,22 @@ class SpecialTokens:
         return plain
 
     def _split(
-        self, text: str, specials: Mapping[str, Sequence[int]], guard: str | None
+        self, text: str, specials: dict[str, list[_Special]], guard: str | None
     ) -> list[int | str]:
         present = [
-            token_id
+            special
             for beginning, group in specials.items()
             if beginning in text
-            for token_id in group
-            if self._texts[token_id] in text
+            for special in group
+            if special.text in text
         ]
         if not present:
             return [text] if text else []
-        present.sort(key=lambda token_id: -len(self._texts[token_id].encode()))
+        present.sort(key=lambda special: -len(special.text.encode()))
         matches: list[_Match] = []
         left = text
-        for token_id in present:
-            left = self._take(token_id, left, guard, matches)
+        for special in present:
+            left = self._take(special, left, guard, matches)
         matches.sort(key=lambda match: match.start)
         parts: list[int | str] = []
         at = 0
@@ -88,28 +95,36 @@ class SpecialTokens:
             at = match.end
         return [*parts, text[at:]] if at < len(text) else parts
 
-    def _take(self, token_id: int, text: str, guard: str | None, matches: list[_Match]) -> str:
+    def _take(self, special: _Special, text: str, guard: str | None, matches: list[_Match]) -> str:
         """Adds the matches of one token; returns the text with them covered."""
-        own = self._texts[token_id]
         kept: list[str] = []
         at = search_from = 0
-        while (start := text.find(own, search_from)) >= 0:
-            end = search_from = start + len(own)
+        while (start := text.find(special.text, search_from)) >= 0:
+            end = search_from = start + len(special.text)
             if guard is not None and text.startswith(guard, end):
                 continue  # a token of one character has no inside: its guard stands behind it
-            if token_id in self._left_strip_ids:
+            if special.strips_left:
                 start = at + len(text[at:start].rstrip(_SPACES))
-            if token_id in self._right_strip_ids:
+            if special.strips_right:
                 while end < len(text) and text[end] in _SPACES:
                     end += 1
-            matches.append(_Match(start, end, token_id))
+            matches.append(_Match(start, end, special.token_id))
             kept += (text[at:start], _COVER * (end - start))
             at = search_from = end
         return "".join((*kept, text[at:]))
 
 
-def _by_beginning(texts: Mapping[int, str]) -> Mapping[str, Sequence[int]]:
-    groups: defaultdict[str, list[int]] = defaultdict(list)
-    for token_id, text in texts.items():
-        groups[text[:_KEY_CHARS]].append(token_id)
+def _special(vocabulary: Vocabulary, token_id: int) -> _Special:
+    return _Special(
+        vocabulary.tokens[token_id],
+        token_id,
+        token_id in vocabulary.left_strip_ids,
+        token_id in vocabulary.right_strip_ids,
+    )
+
+
+def _by_beginning(specials: Iterable[_Special]) -> dict[str, list[_Special]]:
+    groups: dict[str, list[_Special]] = {}
+    for special in specials:
+        groups.setdefault(special.text[:_KEY_CHARS], []).append(special)
     return groups

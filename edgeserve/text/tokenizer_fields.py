@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from typing import cast
 
 from edgeserve.errors import TokenizerError
-from edgeserve.packed import PackedNumbers, PackedStrings
 from edgeserve.types import Metadata, MetadataValue
 
 _PREFIX = "tokenizer.ggml."
@@ -54,10 +53,9 @@ class TokenizerFields:
             raise self.error(name, f"is {value}, must be from 0 to {num_tokens - 1}")
         return value
 
-    def texts(self, name: str) -> PackedStrings | None:
+    def texts(self, name: str) -> Sequence[str] | None:
         """An array of strings, or None where the field is absent."""
-        values = self._array(name, {str}, "strings")
-        return None if values is None else PackedStrings.of(cast("Sequence[str]", values))
+        return cast("Sequence[str] | None", self._array(name, {str}, "strings"))
 
     def integers(self, name: str, length: int) -> Sequence[int] | None:
         values = cast("Sequence[int] | None", self._array(name, {int}, "integers"))
@@ -75,7 +73,7 @@ class TokenizerFields:
             return None
         if isinstance(value, (str, int, float)):
             raise self.error(name, f"is {_kind(value)}, must be an array of {what}")
-        foreign = _types_in(value) - types
+        foreign = set(map(type, value)) - types
         if foreign:
             index = next(i for i, element in enumerate(value) if type(element) in foreign)
             raise self.error(name, f"element {index} is {_kind(value[index])}, must be {what}")
@@ -84,16 +82,6 @@ class TokenizerFields:
     def _check_length(self, name: str, values: Sequence[float] | None, length: int) -> None:
         if values is not None and len(values) != length:
             raise self.error(name, f"has {len(values)} elements for {length} tokens")
-
-
-def _types_in(values: Sequence[MetadataValue]) -> set[type]:
-    if not values:
-        return set()
-    if isinstance(values, PackedStrings):
-        return {str}
-    if isinstance(values, PackedNumbers):
-        return {int if values.is_integer else float}
-    return set(map(type, values))
 
 
 def _kind(value: MetadataValue) -> str:

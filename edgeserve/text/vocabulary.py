@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from itertools import compress
 
-from edgeserve.binding.text import NativeTokens
 from edgeserve.frozen import frozen
-from edgeserve.packed import PackedNumbers, PackedStrings
 from edgeserve.text.stop_tokens import (
     BYTE,
     CONTROL,
@@ -47,12 +46,10 @@ class VocabularyDefaults:
 
 @frozen(kw_only=True)
 class Vocabulary:
-    """Tokens by id, and ids by their texts. `kinds` has a byte of bits per token
-    (stop_tokens.py). Tokens among `left_strip_ids` and `right_strip_ids` swallow the white space
-    before and after them."""
+    """Tokens by id. `kinds` has a byte of bits per token (stop_tokens.py). Tokens among
+    `left_strip_ids` and `right_strip_ids` swallow the white space before and after them."""
 
-    tokens: PackedStrings
-    ids: NativeTokens
+    tokens: Sequence[str]
     kinds: bytes
     bos_id: int | None
     eos_id: int | None
@@ -73,10 +70,10 @@ class Vocabulary:
 def read_vocabulary(metadata: Metadata, defaults: VocabularyDefaults) -> Vocabulary:
     """The vocabulary of a model file. Raises TokenizerError naming the field that is wrong."""
     fields = TokenizerFields(metadata)
-    table = _read_tokens(fields)
-    tokens = table.texts
-    named = ((text, table.find(text)) for text in _NAMED)
-    ids = {text: token_id for text, token_id in named if token_id is not None}
+    tokens = _read_tokens(fields)
+    # Only these: a dict of a quarter of a million texts costs as much as all the rest.
+    named = list(compress(range(len(tokens)), map(_NAMED.__contains__, tokens)))
+    ids = {tokens[index]: index for index in named}
     kinds = _read_kinds(fields, tokens)
     bos_id = _special_id(fields, "bos", len(tokens), defaults.bos_id)
     roles = _read_roles(fields, len(tokens), defaults.eos_id)
@@ -90,7 +87,6 @@ def read_vocabulary(metadata: Metadata, defaults: VocabularyDefaults) -> Vocabul
     left_strip_ids, right_strip_ids = _strip_ids(metadata, ids, kinds)
     return Vocabulary(
         tokens=tokens,
-        ids=table,
         kinds=bytes(kinds),
         bos_id=bos_id,
         eos_id=roles.get("eos"),
@@ -104,45 +100,38 @@ def read_vocabulary(metadata: Metadata, defaults: VocabularyDefaults) -> Vocabul
     )
 
 
-def _read_tokens(fields: TokenizerFields) -> NativeTokens:
+def _read_tokens(fields: TokenizerFields) -> Sequence[str]:
     tokens = fields.texts("tokens")
     if tokens is None:
         raise fields.error("tokens", "is missing: the file holds no vocabulary")
     if not tokens:
         raise fields.error("tokens", "is empty: the file holds no vocabulary")
-    table = NativeTokens(tokens)
-    if table.duplicate is None and table.find("") is None:
-        return table
-    # Empty tokens, of which there may be many, stand for nothing and get names.
-    tokens = PackedStrings.of([text or f"[EMPTY_{index}]" for index, text in enumerate(tokens)])
-    table = NativeTokens(tokens)
-    if table.duplicate is None:
-        return table
-    again = table.duplicate
-    first = next(index for index, text in enumerate(tokens) if text == tokens[again])
-    raise fields.error("tokens", f"{tokens[again]!r} is both token {first} and token {again}")
+    distinct = set(tokens)
+    if "" in distinct:
+        tokens = [token or f"[EMPTY_{index}]" for index, token in enumerate(tokens)]
+        distinct = set(tokens)
+    if len(distinct) < len(tokens):
+        first: dict[str, int] = {}
+        index = next(i for i, token in enumerate(tokens) if first.setdefault(token, i) != i)
+        token = tokens[index]
+        raise fields.error("tokens", f"{token!r} is both token {first[token]} and token {index}")
+    return tokens
 
 
 def _read_kinds(fields: TokenizerFields, tokens: Sequence[str]) -> bytearray:
     types = fields.integers("token_type", len(tokens))
     if types is None:
         return bytearray([NORMAL]) * len(tokens)
-    kinds = _low_bytes(types).translate(_KIND_OF_TYPE)
+    try:
+        kinds = bytearray(types).translate(_KIND_OF_TYPE)
+    except ValueError:
+        kinds = bytearray(_KIND_OF_TYPE[t] if 0 <= t < 256 else 0 for t in types)
     for index in (match.start() for match in re.finditer(b"%c" % BYTE, kinds)):
         if byte_value(tokens[index]) is None:
             raise fields.error(
                 "tokens", f"token {index}, {tokens[index]!r}, is a byte token, must be like <0x0A>"
             )
     return kinds
-
-
-def _low_bytes(types: Sequence[int]) -> bytearray:
-    """Of each; 255, which no type is, for those that have more than a byte."""
-    if isinstance(types, PackedNumbers):
-        width, whole = types.view.itemsize, types.view.tobytes()
-        if not any(whole[byte::width].strip(b"\0") for byte in range(1, width)):
-            return bytearray(whole[::width])
-    return bytearray(each if 0 <= each < 256 else 255 for each in types)
 
 
 def byte_value(token: str) -> int | None:

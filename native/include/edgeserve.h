@@ -422,59 +422,6 @@ ES_API es_status es_sample_logits(const float *logits, int64_t stride, int32_t v
                                   es_sampled *out, int32_t *top_ids, double *top_logprobs,
                                   int32_t top_stride);
 
-// --- text --------------------------------------------------------------------------------------
-
-// Texts as a GGUF file holds them, one behind the other: eight bytes of length, then UTF-8. Text i
-// begins at bytes[starts[i]]; `starts` has n + 1 entries, the last as if another text followed.
-typedef struct es_strings {
-    const uint8_t *bytes;
-    const uint32_t *starts;
-    int32_t n;
-} es_strings;
-
-// Finds texts from *position on, n at most, up to the first that is not whole within n_bytes or no
-// UTF-8. Fills starts[0 .. *n_found), and moves *position behind the last of them.
-ES_API es_status es_strings_find(const uint8_t *bytes, size_t n_bytes, int32_t n, size_t *position,
-                                 uint32_t *starts, int32_t *n_found);
-
-// A vocabulary: the texts, which it borrows, by id, and their ids by text. `seed` is any secret
-// number. ES_ERR_RANGE for a text that is there twice; `duplicate` is the second's id, else -1.
-typedef struct es_tokens es_tokens;
-ES_API es_status es_tokens_create(const es_strings *texts, uint64_t seed, es_tokens **out,
-                                  int32_t *duplicate);
-ES_API int32_t es_tokens_find(const es_tokens *tokens, const uint8_t *text,
-                              size_t n_bytes); // or -1
-ES_API void es_tokens_free(es_tokens *tokens);
-
-// How text becomes what is merged, and what becomes of that which has no token.
-typedef struct es_merger_options {
-    int32_t byte_ids[256]; // the token of each byte; -1: none
-    int32_t by_bytes;      // text is bytes; else characters, and bytes where those have no token
-    int32_t takes_whole;   // a piece that is a token, spelt by the bytes' tokens, is not merged
-    int32_t unknown;       // a run without tokens, nor tokens for its bytes; -1: nothing
-} es_merger_options;
-
-// Encodes by merging neighbours. It borrows its tokens, and is used from any number of threads.
-typedef struct es_merger es_merger;
-
-// Merges pairs, "left right", in the order they are listed in. ES_ERR_RANGE for a merge (number
-// `fault`, else -1) that is not two tokens which together are one.
-ES_API es_status es_merger_create_ranked(const es_tokens *tokens, const es_merger_options *options,
-                                         const es_strings *merges, es_merger **out, int32_t *fault);
-
-// Merges what together is a token, that of the highest score first, unless is_merged[id] is 0.
-// `scores` and `is_merged` are (n_tokens,), and not needed afterwards. ES_ERR_RANGE for a score
-// (number `fault`, else -1) that is not finite.
-ES_API es_status es_merger_create_scored(const es_tokens *tokens, const es_merger_options *options,
-                                         const float *scores, const uint8_t *is_merged,
-                                         es_merger **out, int32_t *fault);
-ES_API void es_merger_free(es_merger *merger);
-
-// Encodes n_pieces pieces of UTF-8, each on its own: piece i ends at text[ends[i]], its ids at
-// ids[id_ends[i]]. `ids` has room for as many as there are bytes.
-ES_API es_status es_merge(const es_merger *merger, const uint8_t *text, const int32_t *ends,
-                          int32_t n_pieces, int32_t *ids, int32_t *id_ends);
-
 // --- machine -----------------------------------------------------------------------------------
 
 // Cores worth computing on: physical and performance cores, within affinity and cgroup limits.
