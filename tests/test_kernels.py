@@ -38,6 +38,7 @@ EXACT_1 = {
     "attention_q8_0": "ea07b8e19f1c1deb",
     "store_q4_0": "c49e13eabd2a37ee",
     "attention_q4_0": "75931db2f6cfce9c",
+    "attention_rows": "7fb22c9d2f5ae864",
 }
 """What kernels_test prints for the numerics class `exact-1`. Another value is another class: a
 change of arithmetic needs a decision record, and only a change of the test's inputs does not."""

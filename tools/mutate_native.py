@@ -59,8 +59,8 @@ MUTATIONS = (
     Mutation(
         "attention partials merged right to left",
         "native/plan/attention.c",
-        "for (int64_t chunk = start + 1; chunk * ES_KV_CHUNK < span.end; chunk++) {",
-        "for (int64_t chunk = (span.end - 1) / ES_KV_CHUNK; chunk > start; chunk--) {",
+        "for (int64_t chunk = start + 1; chunk * ES_KV_CHUNK < seen.end; chunk++) {",
+        "for (int64_t chunk = (seen.end - 1) / ES_KV_CHUNK; chunk > start; chunk--) {",
     ),
     Mutation(
         "one activation scale for the whole row",
@@ -82,16 +82,17 @@ MUTATIONS = (
     ),
     Mutation(
         "one sum for q.k instead of even and odd",
-        "native/kernels/generic/attention_halfs.h",
-        "odd[h] = f32_fma(next, f32_splat(queries[h * size + d + 1]), odd[h]);",
-        "even[h] = f32_fma(next, f32_splat(queries[h * size + d + 1]), even[h]);",
+        "native/kernels/generic/attention_scores.h",
+        "add_products(n, type, keys, i, 1, q, odd);",
+        "add_products(n, type, keys, i, 1, q, even);",
     ),
     Mutation(
         "invisible scores multiplied away",
         "native/kernels/generic/attention.h",
-        "score = f32_select(visible, score, f32_splat(-INFINITY));",
-        "score = f32_fma(score, f32_select(visible, f32_splat(1.0f), f32_zero()),\n"
-        "f32_select(visible, f32_zero(), f32_splat(-INFINITY)));",
+        "f32_store(line, f32_select(visible, f32_load(line), f32_splat(-INFINITY)));",
+        "f32_store(line, f32_fma(f32_load(line),\n"
+        "f32_select(visible, f32_splat(1.0f), f32_zero()),\n"
+        "f32_select(visible, f32_zero(), f32_splat(-INFINITY))));",
     ),
     Mutation(
         "rope's angle rounded before its cosine",

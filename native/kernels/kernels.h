@@ -53,19 +53,24 @@ typedef struct {
     int64_t stride_d;
 } es_activation;
 
-// One query row's view of one sequence's keys and values, all of one KV head.
+// One sequence's keys and values, all of one KV head, and how scores are made with them.
 typedef struct {
     const uint8_t *k_pool; // key blocks of `type`: kernels/kv_block.h
     const uint8_t *v_pool; // value blocks
     const int32_t *table;  // block ids of positions 0.., 16.., ...
-    int32_t first;         // the first visible position (0, or the window's edge)
-    int32_t end;           // one past the last visible position; first < end
     int32_t key_size;
     int32_t value_size;
     float scale;    // on q.k
     float soft_cap; // 0: none. score = soft_cap * tanh(score / soft_cap)
     es_kv_type type;
-} es_attention_span;
+} es_attention_cache;
+
+// One query head of one row, and what the row sees.
+typedef struct {
+    const float *q; // (key_size,)
+    int32_t first;  // the first visible position (0, or the window's edge)
+    int32_t end;    // one past the last visible position; first < end
+} es_attention_query;
 
 // A partial softmax over one chunk of positions: m the maximum, l the sum of exp(score - m),
 // o the sum of exp(score - m) * v. An empty partial has m = -infinity, l = 0, o = 0; any other l is
@@ -128,21 +133,24 @@ typedef struct {
     void (*store_value)(es_kv_type type, const float *v, int64_t value_size, void *block,
                         int64_t slot);
 
-    // The partial of chunk `chunk` (positions 128 * chunk to 128 * chunk + 127, cut to the span)
-    // for n_queries query heads that share the KV head. queries (n_queries, key_size); partials
-    // one per query, o given. From zero, in this order:
+    // The partials of chunk `chunk` (positions 128 * chunk to 128 * chunk + 127, cut to what a
+    // query sees) for n_queries queries of any rows, o given. Each is what it is alone. From zero,
+    // in this order:
     //  dot: two accumulators, even d and odd d, fma in order of d; then their sum.
     //  score: the dot of q and k, times scale. Integer types: for each 32 elements, in order,
     //   f = fma(d, dot of q and integers, f) from f = 0; then f times scale.
     //  m = maximum of visible scores; p = exp(score - m), selected to 0 where not visible.
     //  l: 16 lanes over the chunk's tokens, then the tree.
     //  o = fma(p, v, o), tokens in order. Integer types: o = fma(p * d, integer, o).
-    void (*attention_chunk)(const es_attention_span *span, int64_t chunk, const float *queries,
-                            int64_t n_queries, es_attention_partial *partials);
+    void (*attention_chunk)(const es_attention_cache *cache, int64_t chunk,
+                            const es_attention_query *queries, int64_t n_queries,
+                            es_attention_partial *partials);
 
-    // a = a merged with b: m' = max(a.m, b.m); with fa = exp(a.m - m'), fb = exp(b.m - m'):
-    //  l = fma(b.l, fb, a.l * fa), o = fma(b.o, fb, a.o * fa). An empty b changes nothing.
-    void (*attention_merge)(es_attention_partial *a, const es_attention_partial *b, int64_t n);
+    // Each of n partials a merged with its b: m' = max(a.m, b.m); with fa = exp(a.m - m') and
+    // fb = exp(b.m - m'): l = fma(b.l, fb, a.l * fa), o = fma(b.o, fb, a.o * fa). An empty b
+    // changes nothing.
+    void (*attention_merge)(es_attention_partial *a, const es_attention_partial *b, int64_t n,
+                            int64_t value_size);
 
     // out = o / l, each element divided (not multiplied by 1 / l).
     void (*attention_finish)(const es_attention_partial *a, int64_t n, float *out);

@@ -16,8 +16,8 @@ enum {
     ES_REPLICATED_ROWS = 4,
     // Floats for attention partials that are computed apart and merged later.
     ES_SPLIT_FLOATS = 1 << 20,
-    // Query heads handed to one attention kernel call.
-    ES_QUERIES_MAX = 16,
+    // Queries handed to one attention kernel call: whole tiles of 6 and of 8.
+    ES_QUERIES_MAX = 48,
 };
 
 // The KV memory of one cache: a pool per KV head, so that a head's blocks lie together.

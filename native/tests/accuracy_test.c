@@ -244,24 +244,23 @@ static double attention_error(float cap, int32_t first) {
         random_floats(&source, TAME, HEAD, token);
         k->store_value(ES_KV_F16, token, HEAD, values + t / 16 * 16 * HEAD, t % 16);
     }
-    const es_attention_span span = {.k_pool = (const uint8_t *)keys,
-                                    .v_pool = (const uint8_t *)values,
-                                    .table = table,
-                                    .first = first,
-                                    .end = TOKENS,
-                                    .key_size = HEAD,
-                                    .value_size = HEAD,
-                                    .scale = 0.02f,
-                                    .soft_cap = cap,
-                                    .type = ES_KV_F16};
+    const es_attention_cache cache = {.k_pool = (const uint8_t *)keys,
+                                      .v_pool = (const uint8_t *)values,
+                                      .table = table,
+                                      .key_size = HEAD,
+                                      .value_size = HEAD,
+                                      .scale = 0.02f,
+                                      .soft_cap = cap,
+                                      .type = ES_KV_F16};
+    const es_attention_query whole = {query, first, TOKENS};
     es_attention_partial merged = {-INFINITY, 0.0f, merged_o}, partial = {0.0f, 0.0f, o};
     for (int64_t chunk = 0; chunk * ES_KV_CHUNK < TOKENS; chunk++) {
-        k->attention_chunk(&span, chunk, query, 1, &partial);
-        k->attention_merge(&merged, &partial, HEAD);
+        k->attention_chunk(&cache, chunk, &whole, 1, &partial);
+        k->attention_merge(&merged, &partial, 1, HEAD);
     }
     k->attention_finish(&merged, HEAD, out);
     double truth[HEAD], worst = 0.0;
-    attend_in_double(query, span.scale, cap, first, truth);
+    attend_in_double(query, cache.scale, cap, first, truth);
     for (int d = 0; d < HEAD; d++) {
         worst = larger(worst, fabs(out[d] - truth[d]));
     }

@@ -147,7 +147,7 @@ static void check_quantize(int size) {
 
 // --- attention -----------------------------------------------------------------------------------
 
-enum { TOKENS = 300, KEY = 80, VALUE = 48, QUERIES = 5 };
+enum { TOKENS = 300, KEY = 80, VALUE = 48, QUERIES = 7 };
 
 // Integers as a KV block of `type` should hold them, times their scale, which halfs hold exactly;
 // for f16, the scale is 1 and elements are multiples of 1/8.
@@ -209,8 +209,8 @@ static void fill_cache(es_kv_type type) {
     }
 }
 
-static float score_of(const es_attention_span *span, const float *query, int t) {
-    const int group = span->type == ES_KV_F16 ? KEY : 32;
+static float score_of(const es_attention_cache *cache, const float *query, int t) {
+    const int group = cache->type == ES_KV_F16 ? KEY : 32;
     float sum = 0.0f;
     for (int first = 0; first < KEY; first += group) {
         float sums[2] = {0.0f, 0.0f};
@@ -219,27 +219,27 @@ static float score_of(const es_attention_span *span, const float *query, int t) 
         }
         sum = fmaf(tokens[t].key_scale[first / 32], sums[0] + sums[1], sum);
     }
-    float score = sum * span->scale;
-    if (span->soft_cap != 0.0f) {
-        k->soft_cap(&score, span->soft_cap, 1, &score);
+    float score = sum * cache->scale;
+    if (cache->soft_cap != 0.0f) {
+        k->soft_cap(&score, cache->soft_cap, 1, &score);
     }
     return score;
 }
 
-static void expect_chunk(const es_attention_span *span, int chunk, const float *query,
-                         es_attention_partial *out) {
+static void expect_chunk(const es_attention_cache *cache, int chunk,
+                         const es_attention_query *query, es_attention_partial *out) {
     float lane[16] = {0};
     out->m = -INFINITY;
     memset(out->o, 0, VALUE * sizeof *out->o);
     const int start = chunk * ES_KV_CHUNK;
-    const int first = span->first > start ? span->first : start;
-    const int end = span->end < start + ES_KV_CHUNK ? span->end : start + ES_KV_CHUNK;
+    const int first = query->first > start ? query->first : start;
+    const int end = query->end < start + ES_KV_CHUNK ? query->end : start + ES_KV_CHUNK;
     for (int t = first; t < end; t++) {
-        const float score = score_of(span, query, t);
+        const float score = score_of(cache, query->q, t);
         out->m = out->m > score ? out->m : score;
     }
     for (int t = first; t < end; t++) {
-        const float p = exp_of(score_of(span, query, t) - out->m);
+        const float p = exp_of(score_of(cache, query->q, t) - out->m);
         lane[t % 16] += p;
         for (int d = 0; d < VALUE; d++) {
             out->o[d] = fmaf(p * tokens[t].value_scale[d / 32], tokens[t].value[d], out->o[d]);
@@ -268,27 +268,33 @@ static void check_equal(const es_attention_partial *a, const es_attention_partia
           "%s of query %d", what, query);
 }
 
-static void check_span(es_kv_type type, int32_t first, int32_t end, float soft_cap) {
-    const es_attention_span span = {key_blocks, value_blocks, table, first,    end,
-                                    KEY,        VALUE,        0.05f, soft_cap, type};
+// Queries as of rows that each see `step` tokens more, and as many less at their beginning.
+static void check_queries(es_kv_type type, int32_t first, int32_t end, int32_t step,
+                          float soft_cap) {
+    const es_attention_cache cache = {key_blocks, value_blocks, table,    KEY,
+                                      VALUE,      0.05f,        soft_cap, type};
+    es_attention_query seen[QUERIES];
     float queries[QUERIES * KEY], o[QUERIES][VALUE], expected_o[VALUE];
     float merged_o[QUERIES][VALUE] = {0}, expected_merged_o[QUERIES][VALUE] = {0};
     es_attention_partial partials[QUERIES], merged[QUERIES], expected_merged[QUERIES];
     random_source source = {(uint64_t)end};
     random_floats(&source, TAME, QUERIES * KEY, queries);
     for (int i = 0; i < QUERIES; i++) {
+        seen[i] = (es_attention_query){queries + i * KEY, first + i * step, end + i * step};
         partials[i].o = o[i];
         merged[i] = (es_attention_partial){-INFINITY, 0.0f, merged_o[i]};
         expected_merged[i] = (es_attention_partial){-INFINITY, 0.0f, expected_merged_o[i]};
     }
     for (int chunk = 0; chunk * ES_KV_CHUNK < TOKENS; chunk++) {
-        k->attention_chunk(&span, chunk, queries, QUERIES, partials);
+        k->attention_chunk(&cache, chunk, seen, QUERIES, partials);
         for (int i = 0; i < QUERIES; i++) {
             es_attention_partial expected = {0.0f, 0.0f, expected_o};
-            expect_chunk(&span, chunk, queries + i * KEY, &expected);
+            expect_chunk(&cache, chunk, &seen[i], &expected);
             check_equal(&partials[i], &expected, "a chunk", i);
-            k->attention_merge(&merged[i], &partials[i], VALUE);
             expect_merge(&expected_merged[i], &expected);
+        }
+        k->attention_merge(merged, partials, QUERIES, VALUE);
+        for (int i = 0; i < QUERIES; i++) {
             check_equal(&merged[i], &expected_merged[i], "chunks merged", i);
         }
     }
@@ -302,11 +308,14 @@ static void check_span(es_kv_type type, int32_t first, int32_t end, float soft_c
 
 static void check_attention(es_kv_type type) {
     fill_cache(type);
-    check_span(type, 0, TOKENS, 0.0f);
-    check_span(type, 0, 1, 0.0f);
-    check_span(type, 0, 129, 20.0f);
-    check_span(type, 100, 260, 0.0f);
-    check_span(type, 17, 30, 5.0f);
+    check_queries(type, 0, TOKENS, 0, 0.0f);
+    check_queries(type, 0, 1, 0, 0.0f);
+    check_queries(type, 0, 129, 0, 20.0f);
+    check_queries(type, 100, 260, 0, 0.0f);
+    check_queries(type, 17, 30, 0, 5.0f);
+    check_queries(type, 0, 120, 3, 0.0f); // a tile's end lies in two chunks
+    check_queries(type, 100, 190, 18, 0.0f);
+    check_queries(type, 120, 121, 17, 7.0f); // no token that two queries see
 }
 
 // The largest of `logits` that is not chosen yet, of equals the first.

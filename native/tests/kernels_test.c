@@ -191,15 +191,18 @@ static void run_store(es_kv_type type, const es_kernels *k, random_source *sourc
 
 enum { N_BLOCKS = 40, QUERIES = 12 };
 
-// A pool of scattered blocks, of which a span sees positions [first, end) and no more.
+// A pool of scattered blocks, of which queries see positions [first, end) and no more.
 typedef struct {
     _Alignas(64) uint8_t keys[N_BLOCKS * ES_HEAD_MAX * ES_KV_BLOCK * 2];
     _Alignas(64) uint8_t values[N_BLOCKS * ES_HEAD_MAX * ES_KV_BLOCK * 2];
     int32_t table[N_BLOCKS];
-    float queries[QUERIES * ES_HEAD_MAX];
+    float q[QUERIES * ES_HEAD_MAX];
     float o[QUERIES][ES_HEAD_MAX + GUARD];
     float merged[ES_HEAD_MAX];
-    es_attention_span span;
+    es_attention_cache cache;
+    es_attention_query queries[QUERIES];
+    int32_t first;
+    int32_t end;
     es_attention_partial partials[QUERIES];
 } attention_case;
 
@@ -211,7 +214,7 @@ static const int32_t head_sizes[][2] = {{64, 64},  {128, 128}, {256, 256}, {80, 
 enum { N_HEAD_SIZES = sizeof head_sizes / sizeof head_sizes[0] };
 
 static void draw_attention(es_kv_type type, random_source *source, int64_t n, float_kind kind) {
-    es_attention_span *span = &attention.span;
+    es_attention_cache *cache = &attention.cache;
     for (int32_t i = 0; i < N_BLOCKS; i++) {
         attention.table[i] = N_BLOCKS - 1 - i;
     }
@@ -222,21 +225,35 @@ static void draw_attention(es_kv_type type, random_source *source, int64_t n, fl
         attention.table[i] = other;
     }
     const int32_t *sizes = head_sizes[n % N_HEAD_SIZES];
-    const int32_t end = (int32_t)random_below(source, N_BLOCKS * ES_KV_BLOCK) + 1;
-    *span = (es_attention_span){
+    attention.end = (int32_t)random_below(source, N_BLOCKS * ES_KV_BLOCK) + 1;
+    attention.first = n % 2 == 0 ? 0 : (int32_t)random_below(source, attention.end);
+    *cache = (es_attention_cache){
         .k_pool = attention.keys,
         .v_pool = attention.values,
         .table = attention.table,
-        .first = n % 2 == 0 ? 0 : (int32_t)random_below(source, end),
-        .end = end,
         .key_size = sizes[0],
         .value_size = sizes[1],
         .scale = 0.125f,
         .soft_cap = n % 5 == 4 ? 20.0f : 0.0f,
         .type = type,
     };
-    const int64_t n_queries = QUERIES * span->key_size;
-    random_floats(source, kind == SPECIAL ? SPECIAL : TAME, n_queries, attention.queries);
+    random_floats(source, kind == SPECIAL ? SPECIAL : TAME, QUERIES * cache->key_size, attention.q);
+    for (int i = 0; i < QUERIES; i++) {
+        attention.queries[i] =
+            (es_attention_query){attention.q + i * cache->key_size, attention.first, attention.end};
+    }
+}
+
+// Each query sees some of what all see together: a token, or rows of a prompt, or anything.
+static void vary_queries(random_source *source) {
+    const int32_t n = attention.end - attention.first;
+    const int32_t spread = random_below(source, 3) == 0 ? n : n < 20 ? n : 20;
+    for (int i = 0; i < QUERIES; i++) {
+        es_attention_query *query = &attention.queries[i];
+        query->first += (int32_t)random_below(source, spread);
+        query->end -= (int32_t)random_below(source, spread);
+        query->end = query->end > query->first ? query->end : query->first + 1;
+    }
 }
 
 // Up to 4 in size.
@@ -245,46 +262,47 @@ static uint16_t small_half(uint64_t bits) {
 }
 
 static void fill_halfs(int32_t position, random_source *source) {
-    const es_attention_span *span = &attention.span;
+    const es_attention_cache *cache = &attention.cache;
     const int64_t block = attention.table[position / ES_KV_BLOCK];
     const int64_t slot = position % ES_KV_BLOCK;
-    uint16_t *k = (uint16_t *)attention.keys + block * span->key_size * ES_KV_BLOCK + slot;
-    uint16_t *v = (uint16_t *)attention.values + (block * ES_KV_BLOCK + slot) * span->value_size;
-    for (int32_t i = 0; i < span->key_size || i < span->value_size; i++) {
+    uint16_t *k = (uint16_t *)attention.keys + block * cache->key_size * ES_KV_BLOCK + slot;
+    uint16_t *v = (uint16_t *)attention.values + (block * ES_KV_BLOCK + slot) * cache->value_size;
+    for (int32_t i = 0; i < cache->key_size || i < cache->value_size; i++) {
         const uint64_t bits = random_bits(source);
-        if (i < span->key_size) {
+        if (i < cache->key_size) {
             k[i * ES_KV_BLOCK] = small_half(bits);
         }
-        if (i < span->value_size) {
+        if (i < cache->value_size) {
             v[i] = small_half(bits >> 20);
         }
     }
 }
 
 static void fill_integers(int32_t position, random_source *source) {
-    const es_attention_span *span = &attention.span;
+    const es_attention_cache *cache = &attention.cache;
     const int64_t block = attention.table[position / ES_KV_BLOCK];
     float x[ES_HEAD_MAX];
-    random_floats(source, TAME, span->key_size, x);
-    uint8_t *keys = attention.keys + block * es_kv_block_bytes(span->type, span->key_size);
-    es_kernels_ref()->store_key(span->type, x, span->key_size, keys, position % ES_KV_BLOCK);
-    random_floats(source, TAME, span->value_size, x);
-    uint8_t *values = attention.values + block * es_kv_block_bytes(span->type, span->value_size);
-    es_kernels_ref()->store_value(span->type, x, span->value_size, values, position % ES_KV_BLOCK);
+    random_floats(source, TAME, cache->key_size, x);
+    uint8_t *keys = attention.keys + block * es_kv_block_bytes(cache->type, cache->key_size);
+    es_kernels_ref()->store_key(cache->type, x, cache->key_size, keys, position % ES_KV_BLOCK);
+    random_floats(source, TAME, cache->value_size, x);
+    uint8_t *values = attention.values + block * es_kv_block_bytes(cache->type, cache->value_size);
+    es_kernels_ref()->store_value(cache->type, x, cache->value_size, values,
+                                  position % ES_KV_BLOCK);
 }
 
 // Puts `poison` where a slot's halfs are: its elements, or its scales.
 static void poison_slot(int32_t position, uint16_t poison) {
-    const es_attention_span *span = &attention.span;
+    const es_attention_cache *cache = &attention.cache;
     const int64_t block = attention.table[position / ES_KV_BLOCK];
     const int64_t slot = position % ES_KV_BLOCK;
-    const int64_t k_bytes = es_kv_block_bytes(span->type, span->key_size);
-    const int64_t v_bytes = es_kv_block_bytes(span->type, span->value_size);
+    const int64_t k_bytes = es_kv_block_bytes(cache->type, cache->key_size);
+    const int64_t v_bytes = es_kv_block_bytes(cache->type, cache->value_size);
     uint16_t *k = (uint16_t *)(attention.keys + block * k_bytes);
     uint16_t *v = (uint16_t *)(attention.values + block * v_bytes);
-    const int halfs = span->type == ES_KV_F16;
-    const int64_t n_keys = halfs ? span->key_size : es_kv_groups(span->key_size);
-    const int64_t n_values = halfs ? span->value_size : es_kv_groups(span->value_size);
+    const int halfs = cache->type == ES_KV_F16;
+    const int64_t n_keys = halfs ? cache->key_size : es_kv_groups(cache->key_size);
+    const int64_t n_values = halfs ? cache->value_size : es_kv_groups(cache->value_size);
     for (int64_t i = 0; i < n_keys; i++) {
         k[i * ES_KV_BLOCK + slot] = poison;
     }
@@ -297,12 +315,12 @@ static void poison_slot(int32_t position, uint16_t poison) {
 static void fill_pools(uint64_t seed, uint16_t poison) {
     random_source source = {seed};
     for (int32_t position = 0; position < N_BLOCKS * ES_KV_BLOCK; position++) {
-        if (attention.span.type == ES_KV_F16) {
+        if (attention.cache.type == ES_KV_F16) {
             fill_halfs(position, &source);
         } else {
             fill_integers(position, &source);
         }
-        if (position < attention.span.first || position >= attention.span.end) {
+        if (position < attention.first || position >= attention.end) {
             poison_slot(position, poison);
         }
     }
@@ -312,18 +330,19 @@ static void put_partials(record *out, int64_t n_queries) {
     for (int64_t i = 0; i < n_queries; i++) {
         put_floats(out, &attention.partials[i].m, 1);
         put_floats(out, &attention.partials[i].l, 1);
-        put_floats(out, attention.o[i], attention.span.value_size + GUARD);
+        put_floats(out, attention.o[i], attention.cache.value_size + GUARD);
     }
 }
 
-static void run_chunk(const es_kernels *k, int64_t chunk, const float *queries, int64_t n) {
+static void run_chunk(const es_kernels *k, int64_t chunk, const es_attention_query *queries,
+                      int64_t n) {
     for (int64_t i = 0; i < n; i++) {
         for (int64_t j = 0; j < ES_HEAD_MAX + GUARD; j++) {
             attention.o[i][j] = 12345.0f;
         }
         attention.partials[i] = (es_attention_partial){5.0f, 5.0f, attention.o[i]};
     }
-    k->attention_chunk(&attention.span, chunk, queries, n, attention.partials);
+    k->attention_chunk(&attention.cache, chunk, queries, n, attention.partials);
 }
 
 // Partials of every chunk, the one past the end too, for 1 to 12 queries; and the first query's
@@ -335,18 +354,18 @@ static void run_attention(es_kv_type type, const es_kernels *k, random_source *s
     const int64_t n_queries = n % QUERIES + 1;
     es_attention_partial merged = {-INFINITY, 0.0f, attention.merged};
     memset(attention.merged, 0, sizeof attention.merged);
-    const int64_t last = (attention.span.end - 1) / ES_KV_CHUNK;
+    const int64_t last = (attention.end - 1) / ES_KV_CHUNK;
     for (int64_t chunk = 0; chunk <= last + 1; chunk++) {
         run_chunk(k, chunk, attention.queries, n_queries);
         if (chunk <= 1 || chunk >= last) {
             put_partials(out, n_queries);
         }
-        k->attention_merge(&merged, attention.partials, attention.span.value_size);
+        k->attention_merge(&merged, attention.partials, 1, attention.cache.value_size);
     }
     put_floats(out, &merged.m, 1);
     put_floats(out, &merged.l, 1);
-    k->attention_finish(&merged, attention.span.value_size, attention.merged);
-    put_floats(out, attention.merged, attention.span.value_size);
+    k->attention_finish(&merged, attention.cache.value_size, attention.merged);
+    put_floats(out, attention.merged, attention.cache.value_size);
 }
 
 #define RUN_KV(name, type)                                                                         \
@@ -358,6 +377,22 @@ static void run_attention(es_kv_type type, const es_kernels *k, random_source *s
                                      int64_t n, record *out) {                                     \
         run_attention(type, k, source, kind, n, out);                                              \
     }
+// Queries that each see something else, of every type.
+static void run_attention_rows(const es_kernels *k, random_source *source, float_kind kind,
+                               int64_t n, record *out) {
+    draw_attention((es_kv_type)(n % 3), source, n, kind);
+    vary_queries(source);
+    fill_pools((uint64_t)n, 0x7e00);
+    const int64_t n_queries = n % QUERIES + 1;
+    const int64_t last = (attention.end - 1) / ES_KV_CHUNK;
+    for (int64_t chunk = attention.first / ES_KV_CHUNK; chunk <= last; chunk++) {
+        run_chunk(k, chunk, attention.queries, n_queries);
+        if (chunk <= 1 || chunk >= last) {
+            put_partials(out, n_queries);
+        }
+    }
+}
+
 RUN_KV(f16, ES_KV_F16)
 RUN_KV(q8_0, ES_KV_Q8_0)
 RUN_KV(q4_0, ES_KV_Q4_0)
@@ -386,6 +421,7 @@ static const struct {
     {"attention_q8_0", run_attention_q8_0},
     {"store_q4_0", run_store_q4_0},
     {"attention_q4_0", run_attention_q4_0},
+    {"attention_rows", run_attention_rows},
 };
 enum { N_CASES = sizeof cases / sizeof cases[0] };
 
@@ -445,46 +481,40 @@ static void check_attention_laws(const es_kernels *k, es_kv_type type, int64_t n
     static record together, alone, poisoned;
     random_source source = {(uint64_t)n};
     draw_attention(type, &source, n, TAME);
+    vary_queries(&source);
     fill_pools((uint64_t)n, 0x7e00);
-    const int64_t n_chunks = (attention.span.end + ES_KV_CHUNK - 1) / ES_KV_CHUNK;
+    const int64_t n_chunks = (attention.end + ES_KV_CHUNK - 1) / ES_KV_CHUNK;
     const int64_t chunk = random_below(&source, n_chunks);
     const int64_t n_queries = n % QUERIES + 1;
-    const es_attention_span whole = attention.span;
     together.n_bytes = alone.n_bytes = poisoned.n_bytes = 0;
     run_chunk(k, chunk, attention.queries, n_queries);
     put_partials(&together, n_queries);
     const es_attention_partial first = attention.partials[0];
+    const float first_o = attention.o[0][0];
 
     for (int64_t i = 0; i < n_queries; i++) {
-        run_chunk(k, chunk, attention.queries + i * whole.key_size, 1);
+        run_chunk(k, chunk, attention.queries + i, 1);
         put_partials(&alone, 1);
     }
     CHECK(memcmp(together.bytes, alone.bytes, together.n_bytes) == 0,
           "%s: %d queries together differ from one by one", k->name, (int)n_queries);
 
-    // A chunk reads its own visible slots and nothing else.
+    // A query reads its own visible slots of a chunk and nothing else.
+    const es_attention_query *query = &attention.queries[0];
     const int32_t start = (int32_t)chunk * ES_KV_CHUNK;
-    attention.span.first = whole.first > start ? whole.first : start;
-    attention.span.end = whole.end < start + ES_KV_CHUNK ? whole.end : start + ES_KV_CHUNK;
-    const int visible = attention.span.first < attention.span.end;
-    CHECK(visible || (first.l == 0.0f && first.m == -INFINITY && attention.o[0][0] == 0.0f),
-          "%s: a chunk before the span is not empty", k->name);
-    if (visible) {
-        static attention_case before;
-        before = attention;
-        attention.span = whole;
-        fill_pools((uint64_t)n, 0x7e00);
-        attention.span = before.span;
-        for (int32_t p = 0; p < N_BLOCKS * ES_KV_BLOCK; p++) { // other chunks' slots
-            if (p < attention.span.first || p >= attention.span.end) {
-                poison_slot(p, 0xfc00);
-            }
+    const int32_t from = query->first > start ? query->first : start;
+    const int32_t end = query->end < start + ES_KV_CHUNK ? query->end : start + ES_KV_CHUNK;
+    CHECK(from < end || (first.l == 0.0f && first.m == -INFINITY && first_o == 0.0f),
+          "%s: a chunk that is not seen is not empty", k->name);
+    for (int32_t p = 0; p < N_BLOCKS * ES_KV_BLOCK; p++) {
+        if (p < from || p >= end) {
+            poison_slot(p, 0xfc00);
         }
-        run_chunk(k, chunk, attention.queries, n_queries);
-        put_partials(&poisoned, n_queries);
-        CHECK(memcmp(together.bytes, poisoned.bytes, together.n_bytes) == 0,
-              "%s: slots that are not visible change a partial", k->name);
     }
+    run_chunk(k, chunk, attention.queries, n_queries);
+    put_partials(&poisoned, 1);
+    CHECK(memcmp(together.bytes, poisoned.bytes, poisoned.n_bytes) == 0,
+          "%s: slots that are not visible change a partial", k->name);
 }
 
 static void check_merging(const es_kernels *k) {
@@ -495,17 +525,17 @@ static void check_merging(const es_kernels *k) {
     random_floats(&source, TAME, 20, b_o);
     es_attention_partial a = {3.0f, 2.0f, a_o};
     const es_attention_partial empty = {-INFINITY, 0.0f, (float[20]){0}};
-    k->attention_merge(&a, &empty, 20);
+    k->attention_merge(&a, &empty, 1, 20);
     CHECK(a.m == 3.0f && a.l == 2.0f && memcmp(a_o, before, sizeof before) == 0,
           "%s: an empty partial changes another", k->name);
     const es_attention_partial b = {1.0f, 1.5f, b_o};
     es_attention_partial from_empty = {-INFINITY, 0.0f, (float[20]){0}};
-    k->attention_merge(&from_empty, &b, 20);
+    k->attention_merge(&from_empty, &b, 1, 20);
     CHECK(from_empty.m == 1.0f && from_empty.l == 1.5f &&
               memcmp(from_empty.o, b_o, sizeof b_o) == 0,
           "%s: merging into an empty partial is no copy", k->name);
     const es_attention_partial broken = {NAN, NAN, b_o};
-    k->attention_merge(&a, &broken, 20);
+    k->attention_merge(&a, &broken, 1, 20);
     CHECK(isnan(a.l) && isnan(a_o[0]), "%s: a NaN partial is lost in merging", k->name);
 }
 

@@ -3,27 +3,44 @@
 #ifndef ES_KERNELS_GENERIC_MATH_H
 #define ES_KERNELS_GENERIC_MATH_H
 
+#include "kernels/generic/unroll.h"
+
+enum { EXP_MOST = 2 }; // exponentials at a time
+
 // 2^n for n in [-126, 127].
 SIMD f32x16 power_of_two(i32x16 n) {
     return i32_as_f32(i32_shift_left(i32_add(n, i32_splat(127)), 23));
 }
 
-// exp(x) = 2^n exp(r), |r| <= ln(2) / 2. From 2^128 on it is infinity; subnormals are rounded once;
+// exp(r) of r = x - whole * ln(2), |r| <= ln(2) / 2. Of `n` at a time, step by step: one is a chain
+// of operations that wait for each other.
+SIMD_LONG void exp_of_fractions(const int n, const f32x16 *x, const f32x16 *whole, f32x16 *out) {
+    static const float factors[] = {0x1.1239e2p-7f, 0x1.5558f2p-5f, 0x1.555492p-3f,
+                                    0x1.fffffcp-2f, 1.0f,           1.0f};
+    f32x16 r[EXP_MOST];
+    UNROLL for (int i = 0; i < n; i++) { // ln(2), in two parts; exact
+        r[i] = f32_fnma(whole[i], f32_splat(0x1.62e43p-1f), x[i]);
+    }
+    UNROLL for (int i = 0; i < n; i++) {
+        r[i] = f32_fnma(whole[i], f32_splat(-0x1.05c61p-29f), r[i]);
+        out[i] = f32_splat(0x1.6a242cp-10f);
+    }
+    UNROLL for (int k = 0; k < 6; k++) {
+        UNROLL for (int i = 0; i < n; i++) {
+            out[i] = f32_fma(out[i], r[i], f32_splat(factors[k]));
+        }
+    }
+}
+
+// exp(x) = 2^n exp(r). From 2^128 on it is infinity; subnormals are rounded once;
 // NaN stays NaN. At most 1 ulp from the true value.
 SIMD_LONG f32x16 f32_exp(f32x16 x) {
     // Beyond these the answer is infinity or zero; NaN becomes a number until the end.
     const f32x16 t = f32_min(f32_max(x, f32_splat(-104.0f)), f32_splat(89.0f));
     const i32x16 n = f32_to_i32(f32_mul(t, f32_splat(0x1.715476p+0f)));
     const f32x16 whole = i32_to_f32(n);
-    f32x16 r = f32_fnma(whole, f32_splat(0x1.62e43p-1f), t); // ln(2), in two parts; exact
-    r = f32_fnma(whole, f32_splat(-0x1.05c61p-29f), r);
-    f32x16 p = f32_splat(0x1.6a242cp-10f);
-    p = f32_fma(p, r, f32_splat(0x1.1239e2p-7f));
-    p = f32_fma(p, r, f32_splat(0x1.5558f2p-5f));
-    p = f32_fma(p, r, f32_splat(0x1.555492p-3f));
-    p = f32_fma(p, r, f32_splat(0x1.fffffcp-2f));
-    p = f32_fma(p, r, f32_splat(1.0f));
-    p = f32_fma(p, r, f32_splat(1.0f));
+    f32x16 p;
+    exp_of_fractions(1, &t, &whole, &p);
     // Twice, because 2^n alone may be no normal number. The first product is exact.
     const i32x16 half = i32_shift_right(n, 1);
     p = f32_mul(f32_mul(p, power_of_two(half)), power_of_two(i32_sub(n, half)));

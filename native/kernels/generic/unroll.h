@@ -11,6 +11,13 @@
 #define UNROLL _Pragma("GCC unroll 16")
 #endif
 
+// Two rounds of the loop that follows at a time.
+#if defined(__clang__)
+#define UNROLL_TWICE _Pragma("clang loop unroll_count(2)")
+#else
+#define UNROLL_TWICE _Pragma("GCC unroll 2")
+#endif
+
 // Makes the compiler forget what it has read through a pointer, and read it again when it needs it.
 #define FORGET(pointer) __asm__("" : "+r"(pointer))
 
