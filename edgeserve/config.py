@@ -88,6 +88,12 @@ class Config:
         )
 
 
+def keep_numpy_to_one_thread() -> None:
+    """For a program that has not imported numpy, and multiplies nothing with it: its threads would
+    spin beside ours when they start."""
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+
 def _is_on(text: str) -> bool:
     return text.strip().lower() in {"1", "true", "yes", "on"}
 

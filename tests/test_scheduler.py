@@ -269,6 +269,21 @@ def test_choices_share_their_prompt_and_copy_what_they_write() -> None:
     bench.run()
 
 
+def test_choice_of_a_one_token_prompt_takes_up_its_own_blocks_when_it_was_preempted() -> None:
+    bench = Bench(batched=64, sharing=True)
+    first = bench.add("r", 1, 30)
+    fork = bench.sequence("fork", 1, 30)
+    fork.forks = first
+    bench.scheduler.add(fork)
+    bench.live.append(fork)
+    for _ in range(12):
+        bench.step()
+    bench.scheduler._running.remove(fork)  # pyright: ignore[reportPrivateUsage]
+    bench.scheduler._preempt(fork)  # pyright: ignore[reportPrivateUsage]
+    bench.step()
+    bench.run()
+
+
 def test_preempted_sequence_takes_up_what_is_left_of_its_blocks() -> None:
     bench = Bench(blocks=10, batched=64, sharing=True)
     bench.add("a", 16, 20)

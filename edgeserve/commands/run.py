@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edgeserve.commands.sizes import parse_size
-from edgeserve.config import Config
+from edgeserve.config import Config, keep_numpy_to_one_thread
 from edgeserve.errors import InvalidRequestError
 
 if TYPE_CHECKING:
@@ -71,8 +70,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace, config: Config) -> int:
     prompt = _prompt(args)
     if args.device != "oracle":
-        # numpy multiplies nothing here, and its threads would spin beside ours when they start.
-        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+        keep_numpy_to_one_thread()
     from edgeserve.commands.license import license_gate
     from edgeserve.commands.progress import progress_on
     from edgeserve.llm import LLM

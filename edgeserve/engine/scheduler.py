@@ -23,6 +23,9 @@ from edgeserve.frozen import frozen
 _MAX_SCORED_ROWS = 32
 """Prompt rows of one sequence that get logits in a step: a row is a megabyte at 262k tokens."""
 
+_LEAST_ALONE = 32
+"""Rows of a prompt that nobody decodes beside, however slow steps have been: fewer would read the
+weights again and again for little."""
 PRIORITY_STEP = 64
 """Places in the queue that one step of priority is worth: it moves ahead, and starves nobody."""
 
@@ -136,7 +139,7 @@ class Scheduler:
         if bound is not None:
             bound.begin((sequence.num_computed_tokens, 1) for sequence in decodes)
         budget -= len(decodes)
-        least = 1
+        least = 1 if decodes else _LEAST_ALONE
         for sequence in self._running:
             num_tokens = min(sequence.num_uncomputed_tokens, budget)
             if num_tokens <= 0 or sequence.num_uncomputed_tokens == 1:
@@ -225,9 +228,9 @@ class Scheduler:
         self._release(sequence)  # of a start that Ctrl-C cut short
         tables, first = sequence.block_tables, sequence.forks
         shared = 0
-        if first is not None and first.num_computed_tokens >= first.num_prompt_tokens:
-            num_prompt = first.num_prompt_tokens
-            shared = num_prompt - 1 if self._forked(first, sequence) else 0
+        # Of a prompt of one token there is nothing to share, as the last is computed again.
+        if first is not None and 1 < first.num_prompt_tokens <= first.num_computed_tokens:
+            shared = first.num_prompt_tokens - 1 if self._forked(first, sequence) else 0
         if shared == 0 and not sequence.wants_prompt_scores:
             shared = self._cache.adopt(tables, sequence.prefix_hashes, sequence.token_ids)
         sequence.num_computed_tokens = shared
