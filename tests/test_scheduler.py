@@ -276,7 +276,7 @@ def test_choice_of_a_one_token_prompt_takes_up_its_own_blocks_when_it_was_preemp
     fork.forks = first
     bench.scheduler.add(fork)
     bench.live.append(fork)
-    for _ in range(12):
+    for _ in range(6):
         bench.step()
     bench.scheduler._running.remove(fork)  # pyright: ignore[reportPrivateUsage]
     bench.scheduler._preempt(fork)  # pyright: ignore[reportPrivateUsage]
