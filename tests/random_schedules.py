@@ -14,6 +14,8 @@ from random import Random
 from typing import Any
 
 from edgeserve.build import LoadedModel, load_model
+from edgeserve.cache.disk_folder import DiskFolder
+from edgeserve.cache.disk_store import DiskStore
 from edgeserve.cache.kv_cache import Growth
 from edgeserve.cache.prefix_index import PrefixIndex
 from edgeserve.config import Config
@@ -62,6 +64,8 @@ class Machine:
     """Of ten guesses, so many are wrong."""
     looks_up: bool = False
     """Guesses are looked up in what was said, and as long as they pay by the clock."""
+    disk: bool = False
+    """Blocks are kept in a store that all engines of a workshop share."""
 
 
 class Lent:
@@ -111,6 +115,9 @@ class Guesses:
     def forget(self, sequence: Line) -> None:
         self._learn(sequence)
 
+    def close(self) -> None:
+        """There is nothing to give back."""
+
     def _learn(self, sequence: Line) -> None:
         """What became of the draft before."""
         num_tokens, num_drafted = self._pending.pop(sequence, (0, 0))
@@ -125,7 +132,7 @@ class Workshop:
     """Engines over one model file."""
 
     def __init__(self, path: Path, folder: Path, context: int) -> None:
-        self._path, self._config, self._context = path, Config(folder, folder), context
+        self._path, self._folder, self._context = path, folder, context
         self._models: dict[tuple[str, int], LoadedModel] = {}
         self._alone: dict[tuple[str, Ask], RequestOutput] = {}
         self.counts: Counter[str] = Counter()
@@ -156,6 +163,7 @@ class Workshop:
             for n, answer in answers.items():
                 assert answer == alone[n], f"request {n}, time {time}"
         self._count(engine)
+        engine.close()
 
     def _run(self, engine: Engine, schedule: Sequence[Ask], time: int) -> dict[int, RequestOutput]:
         bench = Harness(engine)
@@ -211,7 +219,14 @@ class Workshop:
             PrefixIndex(b"", BLOCK_SIZE) if machine.prefix_caching else None,
             growth,
             speculator,
+            self._store(machine.kv_type) if machine.disk else None,
         )
+
+    def _store(self, kv_type: str) -> DiskStore:
+        folder = DiskFolder(self._folder / "disk")
+        store = DiskStore(folder, kv_type.encode().ljust(16), {}, bound_bytes=1 << 24)
+        assert store.wait_ready(30)
+        return store
 
     def _model(self, kv_type: str, num_threads: int) -> LoadedModel:
         key = kv_type, num_threads
@@ -223,7 +238,10 @@ class Workshop:
                 max_num_seqs=-(-POOL_BLOCKS * BLOCK_SIZE // self._context),
             )
             self._models[key] = load_model(
-                str(self._path), options, config=self._config, clock=uneven_clock()
+                str(self._path),
+                options,
+                config=Config(self._folder, self._folder),
+                clock=uneven_clock(),
             )
         return self._models[key]
 
@@ -242,6 +260,7 @@ def uneven_clock() -> Callable[[], float]:
 
 def random_machine(random: Random, num_blocks: Sequence[int], kv_types: Sequence[str]) -> Machine:
     """Any, with a pool of one of these sizes."""
+    prefix_caching = random.random() < 0.6
     return Machine(
         kv_type=random.choice(kv_types),
         num_threads=random.choice([1, 2]),
@@ -249,10 +268,11 @@ def random_machine(random: Random, num_blocks: Sequence[int], kv_types: Sequence
         seqs=random.choice([1, 3, 64, 64]),
         num_blocks=random.choice(num_blocks),
         slab_blocks=random.choice([None, 3]),
-        prefix_caching=random.random() < 0.6,
+        prefix_caching=prefix_caching,
         draft_length=random.choice([0, 1, 3, 20]),
         lies=random.choice([0, 3, 10]),
         looks_up=random.random() < 0.25,
+        disk=prefix_caching and random.random() < 0.5,
     )
 
 
@@ -267,6 +287,10 @@ def random_ask(random: Random, texts: Sequence[Sequence[int]], prompt: int, outp
         repetition_penalty=random.choice([None, 1.3]),
         frequency_penalty=random.choice([0.0, 0.5]),
         logit_bias=random.choice([None, {40: 3.0, 2: -100.0}]),
+        mirostat=random.choice([None, None, None, 2]),
+        dry_multiplier=random.choice([None, None, 0.8]),
+        xtc_probability=random.choice([None, None, 0.5]),
+        dynatemp_range=random.choice([None, None, 0.3]),
         n=random.choice([1, 1, 2]),
         max_tokens=random.randint(1, output),
         min_tokens=random.choice([0, 1]),

@@ -39,7 +39,7 @@ FAMILIES: dict[str, dict[str, int]] = {
     "gemma3": {"layers": 6},
 }
 TEXTS = (range(100, 160), [*range(100, 132), *range(3, 31)], range(200, 140, -1), [77] * 60)
-ALWAYS = {"preemptions", "hit", "forked", "copied", "evicted", "cancelled"}
+ALWAYS = {"preemptions", "hit", "restored", "forked", "copied", "evicted", "cancelled"}
 DRAFTS = {"rejected drafts", "rejected inside a block", "accepted tokens"}
 
 
@@ -127,8 +127,8 @@ def windows_end_too_soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def drafts_are_verified_as_if_nothing_had_been_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    choose = questions._choose  # pyright: ignore[reportPrivateUsage]
-    monkeypatch.setattr(questions, "_choose", lambda sequence, _=(): choose(sequence, ()))
+    choose = questions.choose
+    monkeypatch.setattr(questions, "choose", lambda sequence, _: choose(sequence, ()))
 
 
 def prefixes_of_other_tokens_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
