@@ -20,11 +20,11 @@ from edgeserve.engine.speculation.lookup import Lookup
 from edgeserve.engine.speculation.proposer import Proposer
 from edgeserve.engine.speculation.row_times import RowTimes
 from edgeserve.engine.speculation.speculator import Speculator
-from edgeserve.engine_options import DTYPE_BYTES, EngineOptions
+from edgeserve.engine_options import EngineOptions
+from edgeserve.engine_size import engine_size, token_bytes
 from edgeserve.errors import (
     DraftVocabularyError,
     InvalidRequestError,
-    KVMemoryError,
     ModelFileError,
 )
 from edgeserve.frozen import frozen
@@ -36,22 +36,17 @@ from edgeserve.loader.sampling_defaults import sampling_defaults
 from edgeserve.loader.tensors import TensorReader
 from edgeserve.loading_weights import LoadingWeights
 from edgeserve.models import build_plan
-from edgeserve.plan.ops import Attention, CacheKind, Linear, MoeLinear, Plan
+from edgeserve.plan.ops import CacheKind, Plan
 from edgeserve.runner.batch import BLOCK_SIZE
-from edgeserve.runner.kv_types import KV_TYPES, STORED_KV_VERSION
+from edgeserve.runner.kv_types import STORED_KV_VERSION
 from edgeserve.runner.runner import Runner
 from edgeserve.text.chat_template import ChatTemplate
 from edgeserve.text.tokenizer import Tokenizer, build_tokenizer
 from edgeserve.types import Metadata, MetadataValue, SamplingDefaults
 
-_ENGINE_SHARE_OF_MEMORY = 0.5
 _DRAFT_SHARE_OF_MEMORY = 0.1
 _SLAB_BYTES = 128 << 20
 _LEFT_ALONE_BYTES = 256 << 20
-# Weights multiplied a second, before the first step has told: low, so that it is short.
-_NATIVE_PRIOR_RATE = 50e9
-_ORACLE_PRIOR_RATE = 5e9
-_PRIOR_ATTENTION_SHARE = 0.25  # of that rate
 
 
 @frozen
@@ -105,7 +100,44 @@ def load_model(
         draft_file = _read_draft(name, draft.path, file.metadata)
     plan = build_plan(file.metadata, file.tensors, max_model_len=options.max_model_len)
     defaults = sampling_defaults(file.metadata, resolved.entry)
-    limits, num_blocks = _size(plan, options)
+    limits, num_blocks = engine_size(plan, options)
+    parts = _read_parts(file, plan, num_blocks, options, config)
+    try:
+        proposers = _proposers(plan, draft_file, limits, options, config, clock)
+    except BaseException:
+        parts.runner.close()
+        raise
+    engine = _engine(parts, proposers, limits, defaults, clock)
+    num_blocks = -(-plan.max_position // BLOCK_SIZE)
+    full_context_bytes = num_blocks * BLOCK_SIZE * token_bytes(plan, options)
+    return LoadedModel(
+        source,
+        resolved.path,
+        file.metadata,
+        plan,
+        engine,
+        parts.tokenizer,
+        parts.template,
+        defaults,
+        full_context_bytes,
+    )
+
+
+@frozen
+class _Parts:
+    """What is read of a model file. Without an `index` nothing is shared between prompts."""
+
+    runner: Runner
+    tokenizer: Tokenizer
+    template: ChatTemplate | None
+    index: PrefixIndex | None
+    store: DiskStore | None
+
+
+def _read_parts(
+    file: ModelFile, plan: Plan, num_blocks: int, options: EngineOptions, config: Config
+) -> _Parts:
+    """Weights are read in C while Python makes the rest."""
     with TensorReader(file) as tensors:
         states = tensors.file_states()
         loading = None
@@ -125,43 +157,35 @@ def load_model(
                 loading.abandon()
             raise
         content = _content(tensors, states)
-    try:
-        proposers = _proposers(plan, draft_file, limits, options, config, clock)
-    except BaseException:
-        runner.close()
-        raise
-    speculator = None
-    if proposers:
-        speculator = Speculator(proposers, PayingLengths(RowTimes()), tokenizer.vocab_size)
     index = store = None
     if options.prefix_caching and not _is_recurrent(plan):
         identity = _identity(described, content, runner, options)
         index = PrefixIndex(identity, BLOCK_SIZE)
         if content is not None:
-            store = _disk_store(identity, source, resolved.path, options, config)
-    engine = Engine(
-        runner,
-        tokenizer,
+            store = _disk_store(identity, file, options, config)
+    return _Parts(runner, tokenizer, template, index, store)
+
+
+def _engine(
+    parts: _Parts,
+    proposers: list[Proposer],
+    limits: EngineLimits,
+    defaults: SamplingDefaults,
+    clock: Callable[[], float],
+) -> Engine:
+    speculator = None
+    if proposers:
+        speculator = Speculator(proposers, PayingLengths(RowTimes()), parts.tokenizer.vocab_size)
+    return Engine(
+        parts.runner,
+        parts.tokenizer,
         limits,
         defaults,
         clock,
-        index,
-        _growth(runner),
+        parts.index,
+        _growth(parts.runner),
         speculator,
-        store,
-    )
-    num_blocks = -(-plan.max_position // BLOCK_SIZE)
-    full_context_bytes = num_blocks * BLOCK_SIZE * _token_bytes(plan, options)
-    return LoadedModel(
-        source,
-        resolved.path,
-        file.metadata,
-        plan,
-        engine,
-        tokenizer,
-        template,
-        defaults,
-        full_context_bytes,
+        parts.store,
     )
 
 
@@ -258,7 +282,7 @@ def _draft_model(
     memory = int(available_memory() * _DRAFT_SHARE_OF_MEMORY)
     max_position = min(plan.max_position, limits.max_model_len)
     per_sequence = -(-max_position // BLOCK_SIZE)
-    fitting = memory // (_token_bytes(plan, options) * BLOCK_SIZE)
+    fitting = memory // (token_bytes(plan, options) * BLOCK_SIZE)
     num_blocks = max(1, min(fitting, per_sequence * options.max_num_seqs))
     with TensorReader(file) as tensors:
         if options.device == "oracle":
@@ -305,71 +329,18 @@ def _identity(described: str, content: object, runner: Runner, options: EngineOp
 
 
 def _disk_store(
-    identity: bytes, source: str, path: Path, options: EngineOptions, config: Config
+    identity: bytes, file: ModelFile, options: EngineOptions, config: Config
 ) -> DiskStore | None:
     bound_bytes = config.disk_cache if options.disk_cache is None else options.disk_cache
     if bound_bytes == 0 or options.device == "oracle":
         return None
-    about = {"model": source, "path": str(path), "kv_cache_dtype": options.kv_cache_dtype}
+    path = file.paths[0]
+    about = {"model": path.stem, "path": str(path), "kv_cache_dtype": options.kv_cache_dtype}
     return DiskStore(DiskFolder(config.prompts_dir), identity, about, bound_bytes=bound_bytes)
 
 
 def _is_recurrent(plan: Plan) -> bool:
     return any(group.kind is CacheKind.RECURRENT for group in plan.cache_groups)
-
-
-def _size(plan: Plan, options: EngineOptions) -> tuple[EngineLimits, int]:
-    """Context and number of KV blocks that memory allows. Raises KVMemoryError if not even one."""
-    oracle = options.device == "oracle"
-    block_bytes = _token_bytes(plan, options) * BLOCK_SIZE
-    memory = options.kv_cache_memory
-    if memory is None:
-        memory = int(available_memory() * _ENGINE_SHARE_OF_MEMORY)
-    num_blocks = memory // block_bytes
-    asked = options.max_model_len
-    if asked is not None and asked > plan.max_position:
-        raise InvalidRequestError("max_model_len", asked, f"at most {plan.max_position}")
-    max_model_len = min(plan.max_position if asked is None else asked, num_blocks * BLOCK_SIZE)
-    if max_model_len < min(asked or BLOCK_SIZE, plan.max_position):
-        needed = -(-(asked or BLOCK_SIZE) // BLOCK_SIZE) * block_bytes
-        raise KVMemoryError(needed, memory)
-    per_request = -(-max_model_len // BLOCK_SIZE)
-    rate = _ORACLE_PRIOR_RATE if oracle else _NATIVE_PRIOR_RATE
-    target = options.target_itl_ms
-    limits = EngineLimits(
-        max_model_len,
-        options.max_num_batched_tokens,
-        options.max_num_seqs,
-        target_itl_s=None if target is None else target / 1e3,
-        prior_s_per_row=_num_weights(plan) / rate,
-        prior_s_per_key=_num_attended(plan) / (rate * _PRIOR_ATTENTION_SHARE),
-    )
-    return limits, min(num_blocks, per_request * options.max_num_seqs)
-
-
-def _token_bytes(plan: Plan, options: EngineOptions) -> int:
-    """What a token's keys and values take."""
-    if options.device == "oracle":
-        return math.ceil(plan.kv_bytes_per_token(DTYPE_BYTES[options.dtype]))
-    return KV_TYPES[options.kv_cache_dtype].token_bytes(plan)
-
-
-def _num_weights(plan: Plan) -> int:
-    """Multiplications that one row takes."""
-    linears = [op for op in plan.operations if isinstance(op, Linear | MoeLinear)]
-    shapes = [(op.weight.shape[-2:], _runs(plan, op)) for op in linears]
-    return sum(math.prod(shape) * runs for shape, runs in shapes)
-
-
-def _num_attended(plan: Plan) -> int:
-    """Multiplications that one key takes of a row, over all layers."""
-    attentions = [op for op in plan.operations if isinstance(op, Attention)]
-    return sum(op.num_heads * (op.key_size + op.value_size) for op in attentions)
-
-
-def _runs(plan: Plan, op: Linear | MoeLinear) -> int:
-    """Products that `op` takes of a row: one for each of its experts."""
-    return plan.shapes[op.out].width // op.weight.shape[-2]
 
 
 def _template(

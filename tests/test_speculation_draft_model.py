@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from edgeserve.build import EngineOptions, load_model
+from edgeserve.build import load_model
 from edgeserve.config import Config
 from edgeserve.engine.engine import Engine
 from edgeserve.engine.speculation.draft_lengths import PayingLengths
 from edgeserve.engine.speculation.draft_model import DraftLimits, DraftModel
 from edgeserve.engine.speculation.row_times import RowTimes
 from edgeserve.engine.speculation.speculator import FixedLength, Speculator
+from edgeserve.engine_options import EngineOptions
 from edgeserve.errors import DraftVocabularyError, InvalidRequestError
 from edgeserve.runner.batch import Batch
 from edgeserve.types import RequestOutput, SamplingParams

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from edgeserve.build import EngineOptions, load_model
+from edgeserve.build import load_model
 from edgeserve.config import Config
 from edgeserve.engine.engine import Engine
 from edgeserve.engine.speculation.speculator import FixedLength, Speculator
+from edgeserve.engine_options import EngineOptions
 from edgeserve.types import RequestOutput
 
 from .engine_harness import Harness, poison_reused_blocks
