@@ -53,8 +53,10 @@ def answer_alone(engine: Engine, ask: Ask) -> RequestOutput:
     return replace(bench.answer("alone"), request_id="")
 
 
-def answers_together(engine: Engine, asks: list[Ask]) -> list[RequestOutput]:
-    bench = Harness(engine)
+def answers_together(
+    engine: Engine, asks: list[Ask], bench: Harness | None = None
+) -> list[RequestOutput]:
+    bench = bench or Harness(engine)
     for n, ask in enumerate(asks):
         bench.add(str(n), ask.prompt, ask.params, ask.seed)
         for _ in range(ask.pause):

@@ -6,7 +6,7 @@ Over a runner that computes nothing, and reads each row's whole history back thr
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
@@ -32,6 +32,7 @@ from .test_engine_laws import (
     TOKENIZER,
     Ask,
     answer_alone,
+    answers_together,
     asks,
     check_stream,
     uneven_clock,
@@ -114,22 +115,6 @@ def plain_engine() -> Engine:
         clock=uneven_clock(),
         prefix_caching=False,
     )
-
-
-def answers_together(
-    engine: Engine, schedule: list[Ask], bench: Harness | None = None
-) -> list[RequestOutput]:
-    bench = bench or Harness(engine)
-    for n, ask in enumerate(schedule):
-        bench.add(str(n), ask.prompt, ask.params, ask.seed)
-        for _ in range(ask.pause):
-            bench.step()
-    bench.run()
-    assert bench.errors == {}
-    for n in range(len(schedule)):
-        for choice in bench.answer(str(n)).outputs:
-            check_stream(bench, str(n), choice)
-    return [replace(bench.answer(str(n)), request_id="") for n in range(len(schedule))]
 
 
 def count_preemptions(engine: Engine) -> list[Line]:
