@@ -120,6 +120,12 @@ def test_beside_streams_a_prompt_may_make_them_wait_four_times_as_long() -> None
     assert beside.load.num_keys == 31 + (1 + 2 + 3) + (1 + 2)
 
 
+def test_where_decodes_alone_take_the_step_prompts_get_as_long_again() -> None:
+    slow = bound()
+    slow.begin([(0, 1)] * 46)  # half a second
+    assert slow.take(0, 500) == 50
+
+
 def test_a_target_out_of_reach_holds_nobody_up() -> None:
     slow = bound(target_itl_s=0.001)
     slow.begin([(0, 1)] * 40)

@@ -137,7 +137,8 @@ class StepLoad:
 
 class TimeBound:
     """How many rows of prompts fit one step: it should end within `max_step_s`, and beside streams
-    that are being read within `target_itl_s`, by default `itl_factor` times what they take alone.
+    that are being read within `target_itl_s`, by default `itl_factor` times what they take alone
+    as far as `max_step_s` goes, and twice that in any case.
     """
 
     itl_factor = 4.0
@@ -168,9 +169,16 @@ class TimeBound:
         for first_position, num_rows in decodes:
             self._load.add(first_position, num_rows)
         if self._load.num_rows > 0:
-            alone = self._times.seconds(self._load.num_rows, self._load.num_keys)
-            target = self.itl_factor * alone if self._target_itl_s is None else self._target_itl_s
-            self._limit_s = min(self._max_step_s, target)
+            self._limit_s = self._beside_streams(
+                self._times.seconds(self._load.num_rows, self._load.num_keys)
+            )
+
+    def _beside_streams(self, alone_s: float) -> float:
+        if self._target_itl_s is not None:
+            return min(self._max_step_s, self._target_itl_s)
+        # Where decodes alone take the whole step, prompts get as long again: a large model on a
+        # slow machine must not read them a row at a time.
+        return max(2 * alone_s, min(self._max_step_s, self.itl_factor * alone_s))
 
     def take(self, first_position: int, wanted: int, least: int = 0) -> int:
         """How many of `wanted` rows of a prompt are let in; `least` always are."""
