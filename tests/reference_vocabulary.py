@@ -9,8 +9,10 @@ from types import ModuleType
 _MAX_PIECE_BYTES = 4096
 
 
-def _ignore(_level: int, _text: bytes, _data: object) -> None:
-    """Where the reference's log goes."""
+@ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p)
+def _IGNORED(_level: int, _text: bytes, _data: object) -> None:
+    """Where the reference's log goes, for as long as the process lives: it calls this whenever it
+    has something to say, whoever asked for silence."""
 
 
 class ReferenceVocabulary:
@@ -18,9 +20,7 @@ class ReferenceVocabulary:
 
     def __init__(self, llama_cpp: ModuleType, path: Path) -> None:
         self._llama_cpp = llama_cpp
-        silent = llama_cpp.llama_log_callback(_ignore)
-        llama_cpp.llama_log_set(silent, ctypes.c_void_p(0))
-        self._keep_alive = silent
+        llama_cpp.llama_log_set(_IGNORED, ctypes.c_void_p(0))
         parameters = llama_cpp.llama_model_default_params()
         parameters.vocab_only = True
         self._model = llama_cpp.llama_model_load_from_file(bytes(path), parameters)
@@ -34,7 +34,6 @@ class ReferenceVocabulary:
         return self._vocab
 
     def close(self) -> None:
-        self._llama_cpp.llama_log_set(self._keep_alive, ctypes.c_void_p(0))
         self._llama_cpp.llama_model_free(self._model)
 
     def encode(self, text: str, *, add_special: bool, parse_special: bool) -> list[int]:
