@@ -120,6 +120,18 @@ def make_engine(
     )
 
 
+def uneven_clock() -> Callable[[], float]:
+    """A machine whose steps take any time, so that the engine cuts prompts anywhere."""
+    state = [0, 0.0]
+
+    def clock() -> float:
+        state[0] += 1
+        state[1] += (state[0] * 7919 % 13) * 0.01
+        return state[1]
+
+    return clock
+
+
 def poison_reused_blocks(engine: Engine) -> None:
     """From now on a block that somebody gets holds NaN, so that what is read was written before."""
     runner, cache = engine._runner, engine._cache  # pyright: ignore[reportPrivateUsage]

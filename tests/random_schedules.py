@@ -30,7 +30,7 @@ from edgeserve.engine_options import EngineOptions
 from edgeserve.runner.batch import BLOCK_SIZE
 from edgeserve.types import RequestOutput, SamplingParams
 
-from .engine_harness import Harness, poison_reused_blocks
+from .engine_harness import Harness, poison_reused_blocks, uneven_clock
 
 POOL_BLOCKS = 96
 
@@ -244,18 +244,6 @@ class Workshop:
                 clock=uneven_clock(),
             )
         return self._models[key]
-
-
-def uneven_clock() -> Callable[[], float]:
-    """A machine whose steps take any time, so that the engine cuts prompts anywhere."""
-    state = [0, 0.0]
-
-    def clock() -> float:
-        state[0] += 1
-        state[1] += (state[0] * 7919 % 13) * 0.01
-        return state[1]
-
-    return clock
 
 
 def random_machine(random: Random, num_blocks: Sequence[int], kv_types: Sequence[str]) -> Machine:

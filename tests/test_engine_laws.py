@@ -29,6 +29,7 @@ from .engine_harness import (
     make_engine,
     poison_reused_blocks,
     tiny_tokenizer,
+    uneven_clock,
 )
 from .fake_runner import FakeRunner, hashed_logits
 from .tiny_models import write_tiny_model
@@ -120,18 +121,6 @@ asks = st.builds(
     seed=st.sampled_from([0, 1, 2**64 - 1]),
     pause=st.integers(0, 4),
 )
-
-
-def uneven_clock() -> Callable[[], float]:
-    """A machine whose steps take any time, so that the engine cuts prompts anywhere."""
-    state = [0, 0.0]
-
-    def clock() -> float:
-        state[0] += 1
-        state[1] += (state[0] * 7919 % 13) * 0.01
-        return state[1]
-
-    return clock
 
 
 def uneven_memory() -> Callable[[int, int], bool]:
