@@ -13,7 +13,7 @@ from edgeserve.cache.kv_cache import BlockTables, Growth, KVCache
 from edgeserve.engine.questions import choose
 from edgeserve.engine.sequence import Sequence
 from edgeserve.engine.speculation.acceptance import Acceptance, SharedAcceptance
-from edgeserve.engine.speculation.replay import num_alike
+from edgeserve.engine.speculation.proposer import num_alike
 from edgeserve.frozen import frozen
 from edgeserve.runner.batch import BLOCK_SIZE, Batch, ChooseToken, RowGroup
 from edgeserve.runner.runner import Runner

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from collections.abc import Sequence as Items
 from typing import Protocol
 
 from edgeserve.engine.sequence import Sequence
@@ -35,3 +36,13 @@ class Proposer(Protocol):
     def close(self) -> None:
         """Gives back what it holds. Twice is fine."""
         ...
+
+
+def num_alike(guesses: Items[int], answer: Iterable[int]) -> int:
+    """How many guesses are right before the first that is not."""
+    count = 0
+    for guess, token in zip(guesses, answer, strict=False):
+        if guess != token:
+            break
+        count += 1
+    return count

@@ -5,12 +5,12 @@ For benches and tests: no model is needed, only what a step of so many rows take
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from collections.abc import Sequence as Items
 from dataclasses import dataclass
 
 from edgeserve.engine.sequence import Sequence
-from edgeserve.engine.speculation.proposer import Proposer
+from edgeserve.engine.speculation.proposer import Proposer, num_alike
 from edgeserve.engine.speculation.speculator import MAX_DRAFT, DraftLengths, Offer
 
 StepSeconds = Callable[[int], float]
@@ -75,13 +75,3 @@ def least_seconds(right: Mapping[int, int], num_tokens: int, step_seconds: StepS
         most = min(right.get(at, 0), num_tokens - at - 1)
         least[at] = min(step_seconds(1 + n) + least[at + n + 1] for n in range(most + 1))
     return least[1]
-
-
-def num_alike(guesses: Items[int], answer: Iterable[int]) -> int:
-    """How many guesses are right before the first that is not."""
-    count = 0
-    for guess, token in zip(guesses, answer, strict=False):
-        if guess != token:
-            break
-        count += 1
-    return count
