@@ -28,6 +28,7 @@ typedef struct {
     int32_t *table;
     int32_t first_row[2];
     int32_t n_logits_rows[1];
+    int32_t n_hidden_rows[1];
     int32_t n_threads;
     int32_t n_layers;
     int64_t n_units; // of a layer that bench_read reads
@@ -158,9 +159,15 @@ BENCH bench *bench_create(const char *set, const bench_shape *shape) {
         b->positions[row] = shape->depth + row;
     }
     b->first_row[1] = shape->n_rows;
-    b->batch = (es_batch){b->tokens, b->positions, b->first_row,  b->n_logits_rows,
-                          b->table,  NULL,         shape->n_rows, 1,
-                          n_blocks};
+    b->batch = (es_batch){.token_ids = b->tokens,
+                          .positions = b->positions,
+                          .first_row = b->first_row,
+                          .n_logits_rows = b->n_logits_rows,
+                          .n_hidden_rows = b->n_hidden_rows,
+                          .block_tables = b->table,
+                          .n_rows = shape->n_rows,
+                          .n_groups = 1,
+                          .table_stride = n_blocks};
     fill(b, shape, n_positions);
     return b;
 }

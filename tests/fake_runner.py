@@ -67,6 +67,7 @@ class FakeRunner:
         num_groups += len(windows)
         self._cells = np.full((num_groups, num_blocks, BLOCK_SIZE), -1, np.int32)
         self._logits: list[NDArray[np.float64]] = []
+        self._hidden: list[NDArray[np.float64]] = []
         self.cache_groups: Sequence[CacheGroup] = [
             *[CacheGroup(CacheKind.FULL, ())] * self._num_full,
             *[CacheGroup(CacheKind.WINDOW, (), window) for window in windows],
@@ -84,7 +85,7 @@ class FakeRunner:
         self.batches.append(batch)
         if self.on_execute is not None:
             self.on_execute(batch)
-        self._logits = []
+        self._logits, self._hidden = [], []
         for g in range(batch.num_groups):
             rows = range(int(batch.first_row[g]), int(batch.first_row[g + 1]))
             tables = batch.block_tables[:, g]
@@ -94,6 +95,8 @@ class FakeRunner:
                     self._cells[group, table[block], slot] = batch.token_ids[row]
             for row in rows[len(rows) - int(batch.num_logits_rows[g]) :]:
                 self._logits.append(self._logits_of(self._history(tables, batch.positions[row])))
+            for row in rows[len(rows) - int(batch.num_hidden_rows[g]) :]:
+                self._hidden.append(self._logits_of(self._history(tables, batch.positions[row])))
 
     def sample(self, rows: Sequence[ChooseToken | ScoreToken]) -> list[TokenResult]:
         if self.on_sample is not None:
@@ -102,6 +105,10 @@ class FakeRunner:
 
     def logits(self) -> NDArray[np.float64]:
         return np.stack(self._logits)
+
+    def hidden(self) -> NDArray[np.float64]:
+        """What would be logits, of the rows that are asked for hidden states."""
+        return np.stack(self._hidden)
 
     def copy_blocks(self, cache_group: int, pairs: Sequence[tuple[int, int]]) -> None:
         for source, destination in pairs:

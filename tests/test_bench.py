@@ -26,9 +26,9 @@ from edgeserve.binding.meter import NativeMeter
 from edgeserve.errors import InvalidRequestError, LibraryError
 from edgeserve.loader.gguf import read_gguf
 from edgeserve.models import build_plan
-from edgeserve.plan.ops import Rows
 from edgeserve.runner.batch import Batch, RowGroup
 from edgeserve.runner.region_costs import RegionCost
+from edgeserve.runner.regions import RegionRows
 
 from .tiny_models import write_tiny_model
 
@@ -104,9 +104,9 @@ def test_what_does_not_fit_is_left_out_with_the_reason() -> None:
 
 def test_work_is_weights_once_a_step_and_positions_once_a_sequence() -> None:
     costs = [
-        RegionCost("weights", Rows.TOKENS, weight_bytes=100, products=10),
-        RegionCost("attention", Rows.TOKENS, position_bytes=4, position_products=3),
-        RegionCost("output", Rows.LOGITS, weight_bytes=1000, products=7),
+        RegionCost("weights", RegionRows.TOKENS, weight_bytes=100, products=10),
+        RegionCost("attention", RegionRows.TOKENS, position_bytes=4, position_products=3),
+        RegionCost("output", RegionRows.LOGITS, weight_bytes=1000, products=7),
     ]
     # Two steps of two sequences, which see 6 and 7 positions.
     decode = work_of(costs, Measure(Kind.DECODE, 2, 5, 2).steps())
@@ -121,7 +121,9 @@ def test_work_is_weights_once_a_step_and_positions_once_a_sequence() -> None:
 
 
 def test_a_window_bounds_what_attention_reads() -> None:
-    cost = RegionCost("attention", Rows.TOKENS, position_bytes=4, position_products=3, window=4)
+    cost = RegionCost(
+        "attention", RegionRows.TOKENS, position_bytes=4, position_products=3, window=4
+    )
     decode = work_of([cost], Measure(Kind.DECODE, 1, 9).steps())
     assert (decode.num_bytes, decode.operations) == (4 * 4, 2 * 3 * 4)
     prefill = work_of([cost], Measure(Kind.PREFILL, 2, 9).steps())
@@ -144,6 +146,7 @@ def test_costs_name_every_region_and_count_every_weight(windowed: Path) -> None:
         "select",
         "rms_norm + select + add",
         "token_embd",
+        "rms_norm",
     ]
     assert sum(cost.weight_bytes for cost in costs) == ours.runner.weight_bytes
     token_bytes = sum(ours.runner.block_bytes(group) for group in range(2)) / 16

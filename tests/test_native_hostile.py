@@ -98,6 +98,7 @@ class Crowd:
         self._owners = [0] * runner.num_blocks
         self._lines: list[Timeline] = []
         self.rows_seen: dict[tuple[int, ...], bytes] = {}
+        self.hidden_seen: dict[tuple[int, ...], bytes] = {}
         """Logits by the tokens that they follow."""
 
     def start(self) -> None:
@@ -134,7 +135,10 @@ class Crowd:
             size = min(size, len(line.token_ids) - line.done)
             if size > 0 and self._has_blocks(line, size):
                 count = self._random.randint(0, size)
-                chosen.append((line, replace(line.take(size), num_logits_rows=count)))
+                hidden = self._random.random() < 0.3
+                wanted = {"num_logits_rows": 0 if hidden else count}
+                wanted |= {"num_hidden_rows": count if hidden else 0}
+                chosen.append((line, replace(line.take(size), **wanted)))
                 left -= size
         if not chosen:
             return
@@ -144,17 +148,22 @@ class Crowd:
                 self._runner.execute(batch)
                 break
             except AbortedError:
-                assert len(self._runner.logits()) == 0
+                assert len(self._runner.logits()) == len(self._runner.hidden()) == 0
         self._remember(chosen)
 
     def _remember(self, chosen: list[tuple[Timeline, RowGroup]]) -> None:
-        rows = iter(self._runner.logits())
+        rows, hidden = iter(self._runner.logits()), iter(self._runner.hidden())
         for line, group in chosen:
             for end in range(line.done - group.num_logits_rows, line.done):
                 bits = next(rows).tobytes()
                 key = tuple(line.token_ids[: end + 1])
                 assert self.rows_seen.setdefault(key, bits) == bits
+            for end in range(line.done - group.num_hidden_rows, line.done):
+                bits = next(hidden).tobytes()
+                key = tuple(line.token_ids[: end + 1])
+                assert self.hidden_seen.setdefault(key, bits) == bits
         assert next(rows, None) is None
+        assert next(hidden, None) is None
 
     def _has_blocks(self, line: Timeline, size: int) -> bool:
         needed = (line.done + size - 1) // BLOCK_SIZE + 1
@@ -208,7 +217,7 @@ def test_crowds_forks_and_aborts_change_no_bit(
         finally:
             done.set()
     runner.close()
-    assert len(crowd.rows_seen) > 60
+    assert len(crowd.rows_seen) + len(crowd.hidden_seen) > 60
     check_alone(model_of(name), crowd, source)
 
 
@@ -220,6 +229,10 @@ def check_alone(file: ModelFile, crowd: Crowd, source: random.Random) -> None:
         tables = [table for _ in alone.cache_groups]
         alone.execute(Batch.from_groups([RowGroup(ids, 0, tables, 1)], len(tables)))
         assert alone.logits().tobytes() == crowd.rows_seen[ids]
+    for ids in source.sample(sorted(crowd.hidden_seen), 3):
+        tables = [list(range(len(ids) // BLOCK_SIZE + 1)) for _ in alone.cache_groups]
+        alone.execute(Batch.from_groups([RowGroup(ids, 0, tables, 0, 1)], len(tables)))
+        assert alone.hidden().tobytes() == crowd.hidden_seen[ids]
     alone.close()
 
 
@@ -368,7 +381,7 @@ def refused(runner: NativeRunner, batch: Batch, match: str) -> None:
 def test_arrays_that_do_not_go_together_are_refused(llama: ModelFile) -> None:
     """C is given pointers, and would read on."""
     runner, batch = open_runner(llama), one_group(20)
-    for name in ("token_ids", "positions", "first_row", "num_logits_rows"):
+    for name in ("token_ids", "positions", "first_row", "num_logits_rows", "num_hidden_rows"):
         array = getattr(batch, name)
         for wrong in (array[:-1].copy(), array.astype(np.int16), array.astype(np.int64)):
             refused(runner, replace(batch, **{name: wrong}), " and must be ")
@@ -520,10 +533,12 @@ def try_plan(plan: PlanArrays) -> bool:
                 batch.positions,
                 batch.first_row,
                 batch.num_logits_rows,
+                batch.num_hidden_rows,
                 batch.block_tables,
                 None,
             )
             executor.logits()
+            executor.hidden()
     except LibraryError:  # tokens or positions that this plan does not have
         pass
     finally:

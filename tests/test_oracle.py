@@ -392,7 +392,9 @@ def test_attention_is_the_dense_one(changes: dict[str, object]) -> None:
     sinks = draw.standard_normal(6)
     plan = plan_of(replace(DEFAULTS["llama"], layers=1))
     group = replace(plan.cache_groups[0], caches=(CacheSpec(0, 2, 16, 24),))
-    lone = replace(plan, operations=(op,), cache_groups=(group,), outputs={"logits": 3})
+    lone = replace(
+        plan, operations=(op,), cache_groups=(group,), outputs={"logits": 3, "hidden": 3}
+    )
     runner = OracleRunner(
         lone,  # type: ignore[arg-type]
         MemorySource({"sinks": sinks.astype(np.float32)}),

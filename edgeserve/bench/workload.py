@@ -7,8 +7,8 @@ from enum import Enum
 
 from edgeserve.errors import InvalidRequestError
 from edgeserve.frozen import frozen
-from edgeserve.plan.ops import Rows
 from edgeserve.runner.region_costs import RegionCost
+from edgeserve.runner.regions import RegionRows
 
 PIECE = 512
 """Tokens of a prompt that are computed in one step."""
@@ -163,8 +163,7 @@ def work_of(costs: Sequence[RegionCost], steps: Iterable[Step]) -> Work:
 
 
 def _region_work(cost: RegionCost, step: Step) -> Work:
-    per_sequence = step.num_logits_rows if cost.rows is Rows.LOGITS else step.num_rows
-    num_rows = per_sequence * step.num_sequences
+    num_rows = _rows_per_sequence(cost.rows, step) * step.num_sequences
     if num_rows == 0:
         return Work()
     weights = 2.0 * cost.products * num_rows
@@ -179,3 +178,13 @@ def _region_work(cost: RegionCost, step: Step) -> Work:
         weights,
         weights + 2.0 * cost.position_products * seen,
     )
+
+
+def _rows_per_sequence(rows: RegionRows, step: Step) -> int:
+    match rows:
+        case RegionRows.TOKENS:
+            return step.num_rows
+        case RegionRows.LOGITS | RegionRows.OUTPUT:
+            return step.num_logits_rows
+        case RegionRows.HIDDEN:
+            return 0

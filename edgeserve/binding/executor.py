@@ -6,7 +6,7 @@ a status that is not ok becomes a typed error.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from threading import Lock
 
 import numpy as np
@@ -49,6 +49,7 @@ class PlanArrays:
     weights: Sequence[NativeWeight]
     num_cache_groups: int
     logits: int
+    hidden: int
     vocab_size: int
     max_rows: int
     max_position: int
@@ -75,6 +76,7 @@ class NativeExecutor:
         self._functions = self._library.functions
         self._num_cache_groups = plan.num_cache_groups
         self._vocab_size = plan.vocab_size
+        self._hidden_width = plan.slot_widths[plan.hidden]
         self._embedding_width = plan.embedding_width
         self._calling, self._freeing = Lock(), Lock()
         keep: list[object] = []
@@ -94,6 +96,7 @@ class NativeExecutor:
         positions: NDArray[np.int32],
         first_row: NDArray[np.int32],
         num_logits_rows: NDArray[np.int32],
+        num_hidden_rows: NDArray[np.int32],
         block_tables: NDArray[np.int32],
         embeddings: NDArray[np.float32] | None,
     ) -> None:
@@ -108,6 +111,7 @@ class NativeExecutor:
             "positions": (positions, (rows,)),
             "first_row": (first_row, (groups + 1,)),
             "n_logits_rows": (num_logits_rows, (groups,)),
+            "n_hidden_rows": (num_hidden_rows, (groups,)),
             "block_tables": (block_tables, (self._num_cache_groups, groups, stride)),
         }
         with self._calling:
@@ -139,14 +143,11 @@ class NativeExecutor:
 
     def logits(self) -> NDArray[np.float32]:
         """A copy of the last step's logits, (R, vocab)."""
-        data = self._ffi.new("const float **")
-        num_rows, stride = self._ffi.new("int32_t *"), self._ffi.new("int64_t *")
-        with self._calling:
-            status = self._functions.es_logits(self._opened, data, num_rows, stride)
-            check(self._library, status, "reading logits")
-            count = num_rows[0] * stride[0]
-            flat = np.frombuffer(self._ffi.buffer(data[0], count * 4), np.float32)
-            return flat.reshape(num_rows[0], stride[0])[:, : self._vocab_size].copy()
+        return self._copied(self._functions.es_logits, self._vocab_size, "reading logits")
+
+    def hidden(self) -> NDArray[np.float32]:
+        """A copy of the last step's hidden states, (H, width)."""
+        return self._copied(self._functions.es_hidden, self._hidden_width, "reading hidden states")
 
     def sample(self, rows: Sequence[SampleRow]) -> list[Sampled]:
         """One result for each row of the last step's logits."""
@@ -207,6 +208,18 @@ class NativeExecutor:
                 self._functions.es_executor_free(self._handle)
                 self._handle = None
 
+    def _copied(
+        self, read: Callable[[CData, CData, CData, CData], int], width: int, what: str
+    ) -> NDArray[np.float32]:
+        """Rows that C holds until the next step."""
+        data = self._ffi.new("const float **")
+        num_rows, stride = self._ffi.new("int32_t *"), self._ffi.new("int64_t *")
+        with self._calling:
+            check(self._library, read(self._opened, data, num_rows, stride), what)
+            count = num_rows[0] * stride[0]
+            flat = np.frombuffer(self._ffi.buffer(data[0], count * 4), np.float32)
+            return flat.reshape(num_rows[0], stride[0])[:, :width].copy()
+
     @property
     def _opened(self) -> CData:
         if self._handle is None:
@@ -251,6 +264,7 @@ class NativeExecutor:
         c_plan.n_slots = len(plan.slot_widths)
         c_plan.n_cache_groups = plan.num_cache_groups
         c_plan.logits = plan.logits
+        c_plan.hidden = plan.hidden
         c_plan.vocab_size = plan.vocab_size
         c_plan.max_rows = plan.max_rows
         c_plan.max_position = plan.max_position

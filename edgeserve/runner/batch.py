@@ -25,30 +25,34 @@ BLOCK_SIZE = 16
 class RowGroup:
     """`token_ids` at `first_position`, `first_position` + 1, …, over one table per cache group.
 
-    The last `num_logits_rows` rows get logits. A table holds the ids of the blocks for positions
-    0-15, 16-31, …, up to the last row's.
+    The last `num_logits_rows` rows get logits, or else the last `num_hidden_rows` give their hidden
+    states: of one group not both. A table holds the ids of the blocks for positions 0-15, 16-31, …,
+    up to the last row's.
     """
 
     token_ids: Sequence[int]
     first_position: int
     block_tables: Sequence[Sequence[int]]
     num_logits_rows: int
+    num_hidden_rows: int = 0
 
 
 @frozen
 class Batch:
-    """Row groups, flattened. T rows, G groups, C cache groups, R rows with logits.
+    """Row groups, flattened. T rows, G groups, C cache groups, R rows with logits, H with hidden
+    states.
 
     token_ids (T,) and positions (T,) int32; first_row (G + 1,) int32, group g being rows
-    first_row[g] to first_row[g + 1]; num_logits_rows (G,) int32; block_tables (C, G, most blocks)
-    int32, filled up with -1. `embeddings` (T, width) float32, where given, stands in for the
-    rows whose token id is -1.
+    first_row[g] to first_row[g + 1]; num_logits_rows and num_hidden_rows (G,) int32; block_tables
+    (C, G, most blocks) int32, filled up with -1. `embeddings` (T, width) float32, where given,
+    stands in for the rows whose token id is -1.
     """
 
     token_ids: NDArray[np.int32]
     positions: NDArray[np.int32]
     first_row: NDArray[np.int32]
     num_logits_rows: NDArray[np.int32]
+    num_hidden_rows: NDArray[np.int32]
     block_tables: NDArray[np.int32]
     embeddings: NDArray[np.float32] | None = None
 
@@ -85,6 +89,7 @@ class Batch:
             np.array(positions, np.int64).astype(np.int32),
             np.array(first_row, np.int32),
             np.array([group.num_logits_rows for group in groups], np.int32),
+            np.array([group.num_hidden_rows for group in groups], np.int32),
             # Long lists: packed, they take a fifth of the time that numpy's own conversion does.
             np.frombuffer(pack(f"{len(tables)}i", *tables), np.int32).reshape(
                 num_cache_groups, len(groups), longest

@@ -6,7 +6,7 @@ on the same values; `fuse=False` gives the plan operation by operation, for test
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from edgeserve.errors import UnsupportedModelError
@@ -17,21 +17,18 @@ from edgeserve.plan.ops import (
     GatedActivation,
     Linear,
     MoeLinear,
-    MoeRoute,
-    MoeSum,
     Operation,
     Plan,
     RmsNorm,
     Rope,
     Rows,
-    Scale,
     SelectRows,
-    SoftCap,
     ValueId,
     inputs,
 )
 from edgeserve.plan.rope import RopeSpec
 from edgeserve.plan.weights import WeightView
+from edgeserve.runner.late_rows import late_values
 from edgeserve.runner.lower_rows import row_op
 from edgeserve.runner.regions import (
     AttentionRegion,
@@ -40,6 +37,7 @@ from edgeserve.runner.regions import (
     LinearRegion,
     LoweredPlan,
     Region,
+    RegionRows,
     RowOp,
     RowOpKind,
     RowsRegion,
@@ -49,20 +47,6 @@ _PANEL = 16
 _UNIT_ROWS, _SMALL_UNIT_ROWS, _SMALL_WEIGHT_ROWS = 64, 32, 1024
 """Weight rows that a thread claims at once: long enough a read, short enough to balance, which in
 a weight of few rows takes half the size."""
-
-_ROW_WISE = (
-    RmsNorm,
-    Linear,
-    MoeRoute,
-    MoeLinear,
-    MoeSum,
-    GatedActivation,
-    Add,
-    Scale,
-    SoftCap,
-    SelectRows,
-)
-"""Operations that need nothing but their row: not its position, nor the cache."""
 
 
 def _unit_rows(weight: WeightView) -> int:
@@ -106,7 +90,7 @@ class _Lowering:
         for op in plan.operations:
             for value in inputs(op):
                 self._consumers[value].append(op)
-        self._late = _late_values(plan, self._consumers)
+        self._late = late_values(plan, self._consumers)
         self._regions: list[Region] = []
         self._done: set[ValueId] = set()
         self._folded_norms: dict[ValueId, RmsNorm] = {}
@@ -117,8 +101,9 @@ class _Lowering:
         for op in self._plan.operations:
             if op.out not in self._done:
                 self._lower(op)
-        logits = self._plan.outputs["logits"]
-        return LoweredPlan(tuple(self._regions), self._widths, logits)
+        outputs = self._plan.outputs
+        hidden = self._lower_hidden(outputs["hidden"])
+        return LoweredPlan(tuple(self._regions), self._widths, outputs["logits"], hidden)
 
     def _lower(self, op: Operation) -> None:
         match op:
@@ -144,24 +129,26 @@ class _Lowering:
     def _is_late(self, value: ValueId) -> bool:
         return value in self._late
 
-    def _rows(self, value: ValueId) -> Rows:
-        late = self._is_late(value) or self._plan.shapes[value].rows is Rows.LOGITS
-        return Rows.LOGITS if late else Rows.TOKENS
+    def _rows(self, value: ValueId) -> RegionRows:
+        if self._is_late(value):
+            return RegionRows.OUTPUT
+        of_logits = self._plan.shapes[value].rows is Rows.LOGITS
+        return RegionRows.LOGITS if of_logits else RegionRows.TOKENS
 
-    def _operand(self, value: ValueId, rows: Rows) -> ValueId:
+    def _operand(self, value: ValueId, rows: RegionRows) -> ValueId:
         """`value` with the rows that its reader has: selected, if the reader has fewer."""
         value = self._resolve(value)
-        if rows is Rows.TOKENS or self._rows_of_operand(value) is Rows.LOGITS:
+        if rows is RegionRows.TOKENS or self._rows_of_operand(value) is not RegionRows.TOKENS:
             return value
         if value not in self._selected:
             out = ValueId(len(self._widths))
             self._widths[out] = self._widths[value]
             self._selected[value] = out
-            self._append_row_op(RowOp(RowOpKind.SELECT, out, a=value), Rows.LOGITS)
+            self._append_row_op(RowOp(RowOpKind.SELECT, out, a=value), RegionRows.OUTPUT)
         return self._selected[value]
 
-    def _rows_of_operand(self, value: ValueId) -> Rows:
-        return self._rows(value) if value < len(self._plan.shapes) else Rows.LOGITS
+    def _rows_of_operand(self, value: ValueId) -> RegionRows:
+        return self._rows(value) if value < len(self._plan.shapes) else RegionRows.OUTPUT
 
     def _alias(self, value: ValueId, to: ValueId) -> None:
         self._selected[value] = to
@@ -178,12 +165,22 @@ class _Lowering:
         self._append_row_op(row_op(op, lambda value: self._operand(value, rows)), rows)
         self._done.add(op.out)
 
-    def _append_row_op(self, op: RowOp, rows: Rows) -> None:
+    def _append_row_op(self, op: RowOp, rows: RegionRows) -> None:
         last = self._regions[-1] if self._regions else None
         if self._fuse and isinstance(last, RowsRegion) and last.rows is rows:
             self._regions[-1] = RowsRegion(rows, (*last.ops, op))
         else:
             self._regions.append(RowsRegion(rows, (op,)))
+
+    def _lower_hidden(self, value: ValueId) -> ValueId:
+        """The value with rows of hidden states: a norm that went into products is computed again,
+        of those rows alone."""
+        norm = self._folded_norms.get(value)
+        if norm is None:
+            return self._operand(value, RegionRows.OUTPUT)
+        x = self._operand(norm.x, RegionRows.OUTPUT)
+        self._regions.append(RowsRegion(RegionRows.HIDDEN, (row_op(norm, lambda _: x),)))
+        return value
 
     # --- linears -------------------------------------------------------------------------------
 
@@ -314,7 +311,7 @@ class _Lowering:
                 chain.residual = other
                 chain.take(add)
 
-    def _part(self, chain: _Chain, rows: Rows) -> LinearPart:
+    def _part(self, chain: _Chain, rows: RegionRows) -> LinearPart:
         linear, stored = chain.linear, chain.store_key is not None or chain.store_value is not None
         residual = None if chain.residual is None else self._operand(chain.residual, rows)
         return LinearPart(
@@ -377,11 +374,11 @@ class _Lowering:
         stored_keys, stored_values = self._stored(op.cache_id)
         if op.k is not None and not stored_keys:
             self._append_row_op(
-                RowOp(RowOpKind.STORE_KEY, None, a=op.k, cache=op.cache_id), Rows.TOKENS
+                RowOp(RowOpKind.STORE_KEY, None, a=op.k, cache=op.cache_id), RegionRows.TOKENS
             )
         if op.v is not None and not stored_values:
             self._append_row_op(
-                RowOp(RowOpKind.STORE_VALUE, None, a=op.v, cache=op.cache_id), Rows.TOKENS
+                RowOp(RowOpKind.STORE_VALUE, None, a=op.v, cache=op.cache_id), RegionRows.TOKENS
             )
         self._regions.append(AttentionRegion(op))
         self._done.add(op.out)
@@ -392,19 +389,3 @@ class _Lowering:
             any(part.store_key == cache_id for part in parts),
             any(part.store_value == cache_id for part in parts),
         )
-
-
-def _late_values(
-    plan: Plan, consumers: Mapping[ValueId, Iterable[Operation]]
-) -> frozenset[ValueId]:
-    """Values of token rows that only logits rows are ever wanted of: the end of the last layer."""
-    late: set[ValueId] = set()
-    for op in reversed(plan.operations):
-        if plan.shapes[op.out].rows is not Rows.TOKENS or not isinstance(op, _ROW_WISE):
-            continue
-        readers = list(consumers[op.out])
-        if readers and all(
-            isinstance(reader, SelectRows) or reader.out in late for reader in readers
-        ):
-            late.add(op.out)
-    return frozenset(late)

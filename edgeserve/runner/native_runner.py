@@ -15,7 +15,7 @@ from edgeserve.binding.executor import (
 )
 from edgeserve.binding.library import native_num_cores
 from edgeserve.home_process import HomeProcess
-from edgeserve.plan.ops import CacheGroup, Gate, Plan, Rows
+from edgeserve.plan.ops import CacheGroup, Gate, Plan
 from edgeserve.plan.rope import RopeSpec, RopeStyle, rope_frequencies
 from edgeserve.plan.weights import WeightView
 from edgeserve.runner.batch import BLOCK_SIZE, Batch, ChooseToken, ScoreToken, TokenResult
@@ -30,13 +30,13 @@ from edgeserve.runner.regions import (
     LinearPart,
     LinearRegion,
     LoweredPlan,
+    RegionRows,
     RowOp,
     RowsRegion,
 )
 from edgeserve.runner.runner import TensorSource
 
 _GATES = {Gate.SILU: 0, Gate.GELU_TANH: 1, Gate.RELU_SQUARED: 2}
-_ROWS = {Rows.TOKENS: 0, Rows.LOGITS: 1}
 _NONE = -1
 _LONG_STEP_ROWS = 16
 """From so many on, a step is worth interrupting in its middle."""
@@ -124,6 +124,7 @@ class NativeRunner:
                 batch.positions,
                 batch.first_row,
                 batch.num_logits_rows,
+                batch.num_hidden_rows,
                 batch.block_tables,
                 batch.embeddings,
             )
@@ -147,6 +148,9 @@ class NativeRunner:
 
     def logits(self) -> NDArray[np.float32]:
         return self._here.logits()
+
+    def hidden(self) -> NDArray[np.float32]:
+        return self._here.hidden()
 
     def copy_blocks(self, cache_group: int, pairs: Sequence[tuple[int, int]]) -> None:
         self._here.copy_blocks(cache_group, pairs)
@@ -240,6 +244,7 @@ class _PlanWriter:
             weights=self._weights.weights,
             num_cache_groups=len(self._plan.cache_groups),
             logits=self._slot_of[self.lowered.logits],
+            hidden=self._slot_of[self.lowered.hidden],
             vocab_size=self._plan.vocab_size,
             max_rows=self._max_rows,
             max_position=self._plan.max_position,
@@ -269,14 +274,14 @@ class _PlanWriter:
                     )
                 case AttentionRegion():
                     one = [self._attention(region)]
-                    self._append(2, self._attentions, one, Rows.TOKENS)
+                    self._append(2, self._attentions, one, RegionRows.TOKENS)
 
     def _append(
         self,
         kind: int,
         into: list[Fields],
         items: Iterable[Fields],
-        rows: Rows,
+        rows: RegionRows,
         extra: Fields | None = None,
     ) -> None:
         first = len(into)
@@ -285,7 +290,7 @@ class _PlanWriter:
             "kind": kind,
             "first": first,
             "count": len(into) - first,
-            "rows": _ROWS[rows],
+            "rows": int(rows),
             "x": _NONE,
             "norm": _NONE,
             "route": _NONE,

@@ -69,6 +69,15 @@ _GATES: Mapping[Gate, Callable[[Array], Array]] = {
 }
 
 
+def _last_rows(batch: Batch, counts: NDArray[np.int32]) -> NDArray[np.int64]:
+    """Of each row group the last `counts`."""
+    ends = batch.first_row[1:].tolist()
+    rows: list[NDArray[np.int64]] = [
+        np.arange(end - count, end) for end, count in zip(ends, counts.tolist(), strict=True)
+    ]
+    return np.concatenate(rows)
+
+
 class OracleRunner:
     """Implements Runner. `dtype` is numpy's float32 or float64; the KV cache has the same."""
 
@@ -94,6 +103,7 @@ class OracleRunner:
         for op in plan.operations:
             self._load(op)
         self._logits: Array = np.zeros((0, plan.vocab_size), dtype)
+        self._hidden: Array = np.zeros((0, 1), dtype)
 
     @property
     def numerics_class(self) -> str:
@@ -116,12 +126,17 @@ class OracleRunner:
         for op in self._plan.operations:
             values[op.out] = self._run(op, values, batch)
         self._logits = values[self._plan.outputs["logits"]]
+        hidden = values[self._plan.outputs["hidden"]]
+        self._hidden = hidden[_last_rows(batch, batch.num_hidden_rows)]
 
     def sample(self, rows: Sequence[ChooseToken | ScoreToken]) -> list[TokenResult]:
         return sample_rows(self._logits, rows)
 
     def logits(self) -> Array:
         return self._logits
+
+    def hidden(self) -> Array:
+        return self._hidden
 
     def copy_blocks(self, cache_group: int, pairs: Sequence[tuple[int, int]]) -> None:
         for array in self._arrays(cache_group):
@@ -221,7 +236,7 @@ class OracleRunner:
             case SoftCap():
                 return op.cap * np.tanh(values[op.x] / op.cap)
             case SelectRows():
-                return self._select(values[op.x], batch)
+                return values[op.x][_last_rows(batch, batch.num_logits_rows)]
 
     def _embed(self, op: Embed, batch: Batch) -> Array:
         weight = self._fetch(op.weight)
@@ -302,14 +317,6 @@ class OracleRunner:
         out[first] = a * cos - b * sin
         out[second] = a * sin + b * cos
         return out.reshape(x.shape)
-
-    def _select(self, x: Array, batch: Batch) -> Array:
-        ends = batch.first_row[1:]
-        rows: list[NDArray[np.int64]] = [
-            np.arange(int(end) - int(count), int(end))
-            for end, count in zip(ends, batch.num_logits_rows, strict=True)
-        ]
-        return x[np.concatenate(rows)]
 
     def _attention(self, op: Attention, values: Mapping[ValueId, Array], batch: Batch) -> Array:
         keys, cached = self._caches[op.cache_id]

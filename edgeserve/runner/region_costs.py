@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from edgeserve.frozen import frozen
-from edgeserve.plan.ops import CacheGroup, Rows
+from edgeserve.plan.ops import CacheGroup
 from edgeserve.plan.weights import WeightView
 from edgeserve.runner.regions import (
     AttentionRegion,
@@ -18,6 +18,7 @@ from edgeserve.runner.regions import (
     LinearRegion,
     LoweredPlan,
     Region,
+    RegionRows,
     RowsRegion,
 )
 
@@ -36,7 +37,7 @@ class RegionCost:
     """
 
     name: str
-    rows: Rows
+    rows: RegionRows
     weight_bytes: int = 0
     products: int = 0
     position_bytes: float = 0.0
@@ -93,7 +94,7 @@ def _cost(
             window = "" if op.window is None else f", window {op.window:,}"
             return RegionCost(
                 f"attention{window}",
-                Rows.TOKENS,
+                RegionRows.TOKENS,
                 position_bytes=cache_bytes[op.cache_id],
                 position_products=op.num_heads * (op.key_size + op.value_size),
                 window=op.window,

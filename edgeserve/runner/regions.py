@@ -9,9 +9,18 @@ from collections.abc import Iterator, Mapping
 from enum import IntEnum
 
 from edgeserve.frozen import frozen
-from edgeserve.plan.ops import Attention, Gate, Rows, ValueId
+from edgeserve.plan.ops import Attention, Gate, ValueId
 from edgeserve.plan.rope import RopeSpec
 from edgeserve.plan.weights import WeightView
+
+
+class RegionRows(IntEnum):
+    """es_rows: which of a step's rows a region computes."""
+
+    TOKENS = 0
+    LOGITS = 1
+    OUTPUT = 2
+    HIDDEN = 3
 
 
 class RowOpKind(IntEnum):
@@ -53,7 +62,7 @@ class RowOp:
 
 @frozen
 class RowsRegion:
-    rows: Rows
+    rows: RegionRows
     ops: tuple[RowOp, ...]
 
 
@@ -79,7 +88,7 @@ class LinearPart:
 
 @frozen
 class LinearRegion:
-    rows: Rows
+    rows: RegionRows
     x: ValueId
     parts: tuple[LinearPart, ...]
     norm: WeightView | None = None
@@ -95,7 +104,7 @@ class AttentionRegion:
 class ExpertsRegion:
     """One product, or a gated pair, of each row with each of its experts."""
 
-    rows: Rows
+    rows: RegionRows
     x: ValueId
     route: ValueId
     part: LinearPart
@@ -139,11 +148,15 @@ def writes(region: Region) -> Iterator[ValueId]:
 
 @frozen
 class LoweredPlan:
-    """Regions in order. `widths` gives each value's; `logits` is the value that is sampled."""
+    """Regions in order. `widths` gives each value's; `logits` is the value that is sampled.
+
+    The rows of `hidden` that lie behind those with logits are hidden states.
+    """
 
     regions: tuple[Region, ...]
     widths: Mapping[ValueId, int]
     logits: ValueId
+    hidden: ValueId
 
     def slots(self) -> tuple[dict[ValueId, int], list[int]]:
         """A slot for each value, and each slot's width: values that never live together share.
@@ -151,7 +164,7 @@ class LoweredPlan:
         A region's outputs never share with its inputs, so that units may run in any order.
         """
         last_read = {value: i for i, region in enumerate(self.regions) for value in reads(region)}
-        last_read[self.logits] = len(self.regions)
+        last_read[self.logits] = last_read[self.hidden] = len(self.regions)
         slot_of: dict[ValueId, int] = {}
         widths: list[int] = []
         free: dict[int, list[int]] = {}

@@ -47,7 +47,8 @@ class Runner(Protocol):
         ...
 
     def execute(self, batch: Batch) -> None:
-        """One forward pass: stores all rows' keys and values, keeps the logits for `sample`."""
+        """One forward pass: stores all rows' keys and values, keeps the logits for `sample`, and
+        hidden states."""
         ...
 
     def sample(self, rows: Sequence[ChooseToken | ScoreToken]) -> list[TokenResult]:
@@ -56,6 +57,10 @@ class Runner(Protocol):
 
     def logits(self) -> NDArray[np.floating]:
         """The last step's logits, (R, vocab): for tests and evaluation, not for the hot path."""
+        ...
+
+    def hidden(self) -> NDArray[np.floating]:
+        """The last step's hidden states, after the last norm: (H, width), in batch order."""
         ...
 
     def copy_blocks(self, cache_group: int, pairs: Sequence[tuple[int, int]]) -> None:

@@ -119,17 +119,20 @@ ES_API void es_weight_free(es_weight *weight);
 // --- executor ----------------------------------------------------------------------------------
 
 // A lowered plan is a list of regions over value slots. A slot is float32 (rows, width); a region's
-// rows are the step's tokens (T) or those that need logits (R). Every region runs on all threads
-// and ends in a barrier. Indices that do not apply are -1.
+// rows are the step's tokens (T), or those whose end is wanted: first the ones that need logits
+// (R), then the ones that give hidden states (H). Every region runs on all threads and ends in a
+// barrier. Indices that do not apply are -1.
 
 typedef enum es_rows {
     ES_ROWS_TOKENS = 0,
-    ES_ROWS_LOGITS = 1,
+    ES_ROWS_LOGITS = 1, // R
+    ES_ROWS_OUTPUT = 2, // R, then H
+    ES_ROWS_HIDDEN = 3, // H, in their places behind R: row operations only
 } es_rows;
 
 typedef enum es_row_op_kind {
     ES_ROW_EMBED = 0,     // out = weight[token id] * factor
-    ES_ROW_SELECT = 1,    // out (R) = the rows of a (T) that need logits
+    ES_ROW_SELECT = 1,    // out (R, H) = those rows of a (T)
     ES_ROW_RMS_NORM = 2,  // out = rms_norm(a) * vector, over each `group` elements
     ES_ROW_ROPE = 3,      // out = a rotated by `rope`, heads of `group` elements
     ES_ROW_STORE_KEY = 4, // cache `index` takes a's heads, as keys
@@ -262,6 +265,7 @@ typedef struct es_plan {
     int32_t n_weights;
     int32_t n_cache_groups;
     int32_t logits; // slot, R rows
+    int32_t hidden; // slot, R and H rows: those of H are read
     int32_t vocab_size;
     int32_t max_rows; // of T and R in a step
     int32_t max_position;
@@ -282,6 +286,7 @@ typedef struct es_batch {
     const int32_t *positions;     // (n_rows,)
     const int32_t *first_row;     // (n_groups + 1,)
     const int32_t *n_logits_rows; // (n_groups,) the last rows of each group
+    const int32_t *n_hidden_rows; // (n_groups,) the same; 0 where a group has rows with logits
     const int32_t *block_tables;  // (n_cache_groups, n_groups, table_stride), filled up with -1
     const float *embeddings;      // (n_rows, width), or null
     int32_t n_rows;
@@ -303,6 +308,10 @@ ES_API void es_abort(es_executor *executor, int32_t raised);
 
 // The last step's logits: (n_rows, stride) float32, valid until the next step.
 ES_API es_status es_logits(const es_executor *executor, const float **out, int32_t *n_rows,
+                           int64_t *stride);
+
+// The last step's hidden states: (n_rows, stride) float32, valid until the next step.
+ES_API es_status es_hidden(const es_executor *executor, const float **out, int32_t *n_rows,
                            int64_t *stride);
 
 // KV blocks. `bytes` is n_ids * es_block_bytes(cache group).

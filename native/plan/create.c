@@ -187,12 +187,12 @@ static es_status arena_create(es_executor *executor) {
     executor->strides = calloc((size_t)plan->n_slots + 1, sizeof *executor->strides);
     executor->rope_tables = calloc((size_t)plan->n_ropes + 1, sizeof *executor->rope_tables);
     executor->group_of_row = lines((size_t)max_rows * sizeof(int32_t));
-    executor->logits_rows = lines((size_t)max_rows * sizeof(int32_t));
+    executor->output_rows = lines((size_t)max_rows * sizeof(int32_t));
     executor->block_of_row =
         lines((size_t)(max_rows * ((int64_t)plan->n_cache_groups + 1)) * sizeof(int32_t));
     executor->split = lines(ES_SPLIT_FLOATS * sizeof(float));
     if (executor->slots == NULL || executor->strides == NULL || executor->rope_tables == NULL ||
-        executor->group_of_row == NULL || executor->logits_rows == NULL ||
+        executor->group_of_row == NULL || executor->output_rows == NULL ||
         executor->block_of_row == NULL || executor->split == NULL) {
         return ES_ERR_MEMORY;
     }
@@ -282,7 +282,7 @@ void es_executor_free(es_executor *executor) {
     routing_free(&executor->routing);
     lines_free(executor->group_of_row);
     lines_free(executor->block_of_row);
-    lines_free(executor->logits_rows);
+    lines_free(executor->output_rows);
     lines_free(executor->split);
     free(executor->workers);
     free(executor->caches);

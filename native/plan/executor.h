@@ -82,9 +82,10 @@ struct es_executor {
     // One step.
     const es_batch *batch;
     int32_t n_logits_rows;
+    int32_t n_hidden_rows;
     int32_t *group_of_row; // (max_rows,)
     int32_t *block_of_row; // (n_cache_groups, max_rows)
-    int32_t *logits_rows;  // (max_rows,) the T row of each R row
+    int32_t *output_rows;  // (max_rows,) the T row of each R row, then of each H row
     int64_t region_serial;
     uint64_t *profile; // the caller's, (n_regions + 1,), or NULL: es_profile
     atomic_int aborted;
@@ -92,8 +93,18 @@ struct es_executor {
 
 static inline int64_t es_padded(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
+// How many rows a region has.
 static inline int32_t es_region_rows(const es_executor *executor, int32_t rows) {
-    return rows == ES_ROWS_LOGITS ? executor->n_logits_rows : executor->batch->n_rows;
+    switch (rows) {
+    case ES_ROWS_LOGITS:
+        return executor->n_logits_rows;
+    case ES_ROWS_OUTPUT:
+        return executor->n_logits_rows + executor->n_hidden_rows;
+    case ES_ROWS_HIDDEN:
+        return executor->n_hidden_rows;
+    default:
+        return executor->batch->n_rows;
+    }
 }
 
 static inline float *es_slot_row(const es_executor *executor, int32_t slot, int64_t row) {

@@ -282,7 +282,10 @@ static int attention_is_valid(const es_plan *plan, const es_attention *attention
 static int region_is_valid(const es_plan *plan, int64_t index) {
     const es_region *region = &plan->regions[index];
     if (region->first < 0 || region->count < 1 || region->count > MAX_PARTS ||
-        !within(region->rows, ES_ROWS_LOGITS + 1)) {
+        !within(region->rows, ES_ROWS_HIDDEN + 1)) {
+        return 0;
+    }
+    if (region->rows == ES_ROWS_HIDDEN && region->kind != ES_REGION_ROWS) {
         return 0;
     }
     const int64_t end = (int64_t)region->first + region->count;
@@ -324,8 +327,8 @@ es_status es_plan_check(const es_plan *plan) {
         return ES_ERR_NULL;
     }
     if (plan->max_rows < 1 || plan->max_rows > MAX_ROWS || plan->max_position < 1 ||
-        !counts_are_valid(plan) || !slot(plan, plan->logits) || !parts_are_valid(plan) ||
-        plan->slot_widths[plan->logits] != plan->vocab_size) {
+        !counts_are_valid(plan) || !slot(plan, plan->logits) || !slot(plan, plan->hidden) ||
+        !parts_are_valid(plan) || plan->slot_widths[plan->logits] != plan->vocab_size) {
         return ES_ERR_RANGE;
     }
     for (int32_t i = 0; i < plan->n_regions; i++) {

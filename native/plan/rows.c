@@ -98,7 +98,7 @@ static void run_op(es_executor *executor, const es_row_op *op, int64_t row) {
         embed(executor, op, row);
         break;
     case ES_ROW_SELECT:
-        kernels->scale(es_slot_row(executor, op->a, executor->logits_rows[row]), 1.0f, width,
+        kernels->scale(es_slot_row(executor, op->a, executor->output_rows[row]), 1.0f, width,
                        es_slot_row(executor, op->out, row));
         break;
     case ES_ROW_RMS_NORM:
@@ -146,8 +146,9 @@ typedef struct {
 
 static void rows_units(void *context, int64_t first, int64_t end, int32_t worker) {
     const rows_context *c = context;
+    const int64_t skipped = c->region->rows == ES_ROWS_HIDDEN ? c->executor->n_logits_rows : 0;
     (void)worker;
-    for (int64_t row = first; row < end; row++) {
+    for (int64_t row = skipped + first; row < skipped + end; row++) {
         for (int32_t i = 0; i < c->region->count; i++) {
             run_op(c->executor, &c->executor->plan.row_ops[c->region->first + i], row);
         }

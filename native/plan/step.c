@@ -20,10 +20,16 @@ static int blocks_exist(const es_executor *executor, const es_batch *batch, int3
     return 1;
 }
 
+// All of a step's outputs have room as long as no row is one twice.
+static int outputs_are_valid(const es_batch *batch, int32_t group, int32_t n_rows) {
+    const int32_t n_logits = batch->n_logits_rows[group], n_hidden = batch->n_hidden_rows[group];
+    return n_logits >= 0 && n_hidden >= 0 && n_logits <= n_rows && n_hidden <= n_rows &&
+           (n_logits == 0 || n_hidden == 0);
+}
+
 static int group_is_valid(const es_executor *executor, const es_batch *batch, int32_t group) {
     const int32_t first = batch->first_row[group], end = batch->first_row[group + 1];
-    if (end <= first || end > batch->n_rows || batch->n_logits_rows[group] < 0 ||
-        batch->n_logits_rows[group] > end - first) {
+    if (end <= first || end > batch->n_rows || !outputs_are_valid(batch, group, end - first)) {
         return 0;
     }
     const int64_t position = batch->positions[first];
@@ -44,7 +50,8 @@ static int group_is_valid(const es_executor *executor, const es_batch *batch, in
 
 static es_status check(const es_executor *executor, const es_batch *batch) {
     if (batch == NULL || batch->token_ids == NULL || batch->positions == NULL ||
-        batch->first_row == NULL || batch->n_logits_rows == NULL || batch->block_tables == NULL) {
+        batch->first_row == NULL || batch->n_logits_rows == NULL || batch->n_hidden_rows == NULL ||
+        batch->block_tables == NULL) {
         return ES_ERR_NULL;
     }
     if (batch->n_rows < 1 || batch->n_rows > executor->plan.max_rows || batch->n_groups < 1 ||
@@ -60,9 +67,24 @@ static es_status check(const es_executor *executor, const es_batch *batch) {
     return ES_OK;
 }
 
+// The last n_last[g] rows of each group go behind the `n` outputs there are; how many then.
+static int32_t append_outputs(es_executor *executor, const es_batch *batch, const int32_t *n_last,
+                              int32_t n) {
+    for (int32_t group = 0; group < batch->n_groups; group++) {
+        const int32_t end = batch->first_row[group + 1];
+        for (int32_t row = end - n_last[group]; row < end; row++) {
+            executor->output_rows[n++] = row;
+        }
+    }
+    return n;
+}
+
 static void lay_out(es_executor *executor, const es_batch *batch) {
     executor->batch = batch;
-    executor->n_logits_rows = 0;
+    const int32_t n_logits = append_outputs(executor, batch, batch->n_logits_rows, 0);
+    executor->n_logits_rows = n_logits;
+    executor->n_hidden_rows =
+        append_outputs(executor, batch, batch->n_hidden_rows, n_logits) - n_logits;
     for (int32_t group = 0; group < batch->n_groups; group++) {
         const int32_t end = batch->first_row[group + 1];
         for (int32_t row = batch->first_row[group]; row < end; row++) {
@@ -73,9 +95,6 @@ static void lay_out(es_executor *executor, const es_batch *batch) {
                 executor->block_of_row[(int64_t)c * executor->plan.max_rows + row] =
                     batch->block_tables[table * batch->table_stride + block];
             }
-        }
-        for (int32_t row = end - batch->n_logits_rows[group]; row < end; row++) {
-            executor->logits_rows[executor->n_logits_rows++] = row;
         }
     }
 }
@@ -142,6 +161,7 @@ es_status es_step(es_executor *executor, const es_batch *batch) {
     executor->batch = NULL; // it belongs to the caller, who may free it now
     if (status != ES_OK) {
         executor->n_logits_rows = 0;
+        executor->n_hidden_rows = 0;
     }
     es_os_float_control_end(control);
     return status;
@@ -161,5 +181,16 @@ es_status es_logits(const es_executor *executor, const float **out, int32_t *n_r
     *out = executor->slots[executor->plan.logits];
     *n_rows = executor->n_logits_rows;
     *stride = executor->strides[executor->plan.logits];
+    return ES_OK;
+}
+
+es_status es_hidden(const es_executor *executor, const float **out, int32_t *n_rows,
+                    int64_t *stride) {
+    if (executor == NULL || out == NULL || n_rows == NULL || stride == NULL) {
+        return ES_ERR_NULL;
+    }
+    *out = es_slot_row(executor, executor->plan.hidden, executor->n_logits_rows);
+    *n_rows = executor->n_hidden_rows;
+    *stride = executor->strides[executor->plan.hidden];
     return ES_OK;
 }
