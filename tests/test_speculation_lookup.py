@@ -15,6 +15,7 @@ from edgeserve.engine.speculation.acceptance import SharedAcceptance
 from edgeserve.engine.speculation.corpus import Corpus
 from edgeserve.engine.speculation.lookup import Lookup
 from edgeserve.engine.speculation.ngram_table import NgramTable
+from edgeserve.engine.speculation.verdicts import Verdicts
 from edgeserve.types import SamplingDefaults, SamplingParams
 
 texts = st.lists(st.integers(0, 3), max_size=60)
@@ -74,7 +75,7 @@ def test_corpus_is_bounded_and_finds_nothing_that_it_dropped(
             found = corpus.find(text, end)
             if found is not None:
                 other, place = found
-                assert other[place - 5 : place] == text[end - 5 : end]
+                assert other[place - 7 : place] == text[end - 7 : end]
                 assert any(other == t[max(0, len(t) - max_tokens) :] for t in added)
     corpus.add([9] * max_tokens)
     assert all(corpus.find(text, len(text)) is None for text in added)
@@ -83,8 +84,8 @@ def test_corpus_is_bounded_and_finds_nothing_that_it_dropped(
 def test_corpus_reads_piece_by_piece() -> None:
     corpus = Corpus(100)
     corpus.add(range(20, 40))
-    corpus.read(6)
-    assert corpus.find(range(20, 25), 5) == (list(range(20, 40)), 5)
+    corpus.read(8)
+    assert corpus.find(range(20, 27), 7) == (list(range(20, 40)), 7)
     assert corpus.find(range(20, 30), 10) is None
     corpus.read(100)
     assert corpus.find(range(20, 30), 10) == (list(range(20, 40)), 10)
@@ -153,6 +154,28 @@ def test_chances_rise_with_the_length_of_the_match_and_fall_where_guesses_were_w
         sequence.token_ids += [1000 + n, at, at + 1, at + 2]
         assert guesses(lookup, sequence, 1) == [at + 3]
     assert lookup.foresee(sequence, 1)[0] < 0.5 * short[0]
+
+
+def test_a_guess_that_was_wrong_after_this_token_is_thought_less_likely_than_others() -> None:
+    lookup = Lookup()
+    sequence = line([*range(100, 140), 7, *range(100, 104)])
+    guesses(lookup, sequence, 9)
+    sequence.token_ids += [104, 9, *range(100, 104)]  # 105 was guessed, and 9 came
+    chances = lookup.foresee(sequence, 3)
+    assert chances[1] < chances[0]
+    assert chances[1] < chances[2]
+
+
+@given(st.lists(st.tuples(st.integers(0, 1), st.integers(0, 1), st.booleans()), max_size=30))
+def test_verdicts_move_a_chance_and_keep_it_one(notes: list[tuple[int, int, bool]]) -> None:
+    verdicts = Verdicts()
+    for before, guess, right in notes:
+        was = verdicts.weigh(0.6, before, guess)
+        verdicts.note(before, guess, right)
+        now = verdicts.weigh(0.6, before, guess)
+        assert now >= was if right else now <= was
+        assert 0.2 < now < 0.9
+        assert verdicts.weigh(0.6, before, 2) == 0.6
 
 
 @pytest.mark.parametrize("rate", [0.0, 0.3, 0.9])

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-_MEMORY = 48.0
+_MEMORY = 24.0
 """Guesses after which the oldest count for little: texts change their ways."""
 _SHARED_MEMORY = 400.0
-_TRUST = 10.0
+_TRUST = 7.0
 """As many guesses of a sequence's own weigh as much as what all sequences say."""
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from edgeserve.engine.speculation.ngram_table import Run, runs
 
-_SIZE = 5
+_SIZE = 7
 """Tokens that must match: other texts are less alike than a text is to itself."""
 
 

@@ -1,7 +1,7 @@
 """Guesses by lookup: a text goes on as it, or another, went on after the same tokens before.
 
 Saxena's prompt lookup and suffix decoding (arXiv 2411.04975), with what makes a guess likely: the
-length of the match, and whether an edit was just passed over.
+length of the match, whether an edit was just passed over, and how the same guess fared before.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from edgeserve.engine.sequence import Sequence
 from edgeserve.engine.speculation.acceptance import Acceptance, SharedAcceptance
 from edgeserve.engine.speculation.corpus import Corpus
 from edgeserve.engine.speculation.ngram_table import NgramTable
+from edgeserve.engine.speculation.verdicts import Verdicts
 
 _LENGTHS = (1, 2, 3, 4, 6, 9, 16, 32)
 """Lengths of a match from which guesses are of another kind."""
@@ -24,7 +25,7 @@ _EXPECTED = (
     (0.35, 0.55, 0.65, 0.75, 0.85, 0.9, 0.95, 0.95),  # in either, after an edit
 )
 _MOST_MATCHED = _LENGTHS[-1]
-_CERTAIN = 9
+_CERTAIN = 6
 """Tokens of a match that no other match is looked for."""
 _EDIT_FROM = 4
 """Tokens of a match whose end may be an edit, after which it goes on."""
@@ -60,10 +61,19 @@ class _Reader:
 
     tokens: list[int]
     acceptance: Acceptance
+    verdicts: Verdicts = field(default_factory=Verdicts)
     table: NgramTable = field(default_factory=NgramTable)
     num_read: int = 0
     match: _Match | None = None
     edit: tuple[list[int], int, int] | None = None
+
+    def chance(self, match: _Match) -> float:
+        """That what the match says next is right; of one that is at its end, that of its kind."""
+        chance = self.acceptance.chance(_kind(match.source, match.length))
+        guess = match.guess
+        if guess is None:
+            return chance
+        return self.verdicts.weigh(chance, match.text[match.place - 1], guess)
 
 
 class Lookup:
@@ -113,6 +123,7 @@ class Lookup:
             guess = match.guess
             if guess is not None:
                 reader.acceptance.note(_kind(match.source, match.length), guess == token)
+                reader.verdicts.note(match.text[match.place - 1], guess, guess == token)
             if guess == token:
                 match.place += 1
                 match.length += 1
@@ -128,7 +139,7 @@ class Lookup:
         candidates = [reader.match, self._resumed(reader, token), *self._found(reader)]
         reader.match = max(
             (match for match in candidates if match is not None),
-            key=lambda match: reader.acceptance.chance(_kind(match.source, match.length)),
+            key=reader.chance,
             default=None,
         )
 
@@ -163,27 +174,30 @@ class Lookup:
         match = self._readers[sequence].match
         if match is None:
             return []
-        found = match.text[match.place : match.place + count]
-        # Where a text follows itself it has no end: what was just guessed is there to be followed.
-        while match.text is sequence.token_ids and len(found) < count:
-            found.append(found[match.place + len(found) - len(match.text)])
-        return found
+        return _ahead(match, sequence.token_ids, count)
+
+
+def _ahead(match: _Match, tokens: list[int], count: int) -> list[int]:
+    """So many tokens that the match says next, or fewer at a text's end."""
+    found = match.text[match.place : match.place + count]
+    # Where a text follows itself it has no end: what was just guessed is there to be followed.
+    while match.text is tokens and len(found) < count:
+        found.append(found[match.place + len(found) - len(tokens)])
+    return found
 
 
 def _chances(reader: _Reader, limit: int) -> list[float]:
     match = reader.match
     if match is None:
         return []
-    if match.text is not reader.tokens:
-        limit = min(limit, len(match.text) - match.place)
     chances: list[float] = []
-    length = match.length
-    while len(chances) < limit:
-        longer = bisect_right(_LENGTHS, length)
-        same = _LENGTHS[longer] - length if longer < len(_LENGTHS) else limit
-        chance = reader.acceptance.chance(_kind(match.source, length))
-        chances += [chance] * min(same, limit - len(chances))
-        length += same
+    before, longer, chance = match.text[match.place - 1], match.length, 0.0
+    for length, guess in enumerate(_ahead(match, reader.tokens, limit), start=match.length):
+        if length >= longer:
+            chance = reader.acceptance.chance(_kind(match.source, length))
+            longer = next((more for more in _LENGTHS if more > length), limit + length)
+        chances.append(reader.verdicts.weigh(chance, before, guess))
+        before = guess
     return chances
 
 

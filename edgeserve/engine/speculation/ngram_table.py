@@ -21,7 +21,7 @@ def runs(tokens: Sequence[int], size: int, first: int, end: int) -> Iterator[tup
 class NgramTable:
     """Of one text, which only grows. Later places replace earlier ones."""
 
-    sizes = (5, 2)
+    sizes = (5, 3, 2)
     """Tokens that must match: a long run is likelier to go on alike than a short one."""
 
     def __init__(self) -> None:

@@ -16,6 +16,8 @@ MAX_DRAFT = 24
 """Tokens of one draft."""
 _MAX_DRAFT_ROWS = 96
 """Draft rows of a step, over all sequences: a row's logits are a megabyte at 262k tokens."""
+_SHARES = 4
+"""Even shares of those rows that one draft may take: to foresee more costs time for nothing."""
 
 
 class DraftLengths(Protocol):
@@ -73,7 +75,8 @@ class Speculator:
         longer than what may still be said, and `room` tokens together at most."""
         room = min(room, _MAX_DRAFT_ROWS)
         found: dict[Sequence, tuple[int, ...]] = {}
-        ranked = [self._offers(sequence) for sequence in decoding]
+        most = min(MAX_DRAFT, _SHARES * _MAX_DRAFT_ROWS // max(1, len(decoding)))
+        ranked = [self._offers(sequence, most) for sequence in decoding]
         for rank in range(len(self._proposers)):
             offers = [
                 best[rank] for best in ranked if len(best) > rank and best[0].sequence not in found
@@ -103,9 +106,9 @@ class Speculator:
         for proposer in self._proposers:
             proposer.close()
 
-    def _offers(self, sequence: Sequence) -> list[Offer]:
+    def _offers(self, sequence: Sequence, most: int) -> list[Offer]:
         """Of the proposers that have something to say, that which is right for longest first."""
-        limit = min(MAX_DRAFT, sequence.max_tokens - sequence.num_output_tokens - 1)
+        limit = min(most, sequence.max_tokens - sequence.num_output_tokens - 1)
         if limit <= 0:
             return []
         found: list[Offer] = []
