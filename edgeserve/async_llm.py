@@ -116,8 +116,35 @@ class AsyncLLM:
         return self._model.defaults
 
     @property
+    def facts(self) -> Mapping[str, object]:
+        """What the file says of the model, by the names that llama-server gives it."""
+        model = self._model
+        return {
+            "architecture": model.metadata.values.get("general.architecture"),
+            "n_ctx_train": model.plan.max_position,
+            "n_vocab": model.tokenizer.vocab_size,
+        }
+
+    @property
     def has_chat_template(self) -> bool:
         return self._model.template is not None
+
+    @property
+    def requests(self) -> RequestBuilder:
+        """Makes requests that `open` takes. Its methods compute: call them off the event loop."""
+        return self._requests
+
+    @property
+    def model(self) -> LoadedModel:
+        """What was loaded."""
+        return self._model
+
+    def open(self, request: Request) -> AsyncTokenStream:
+        """Queues a request at once, and returns its stream.
+
+        Raises InvalidRequestError, ContextLengthError, OutOfBlocksError, QueueFullError.
+        """
+        return AsyncTokenStream.opened(self._engine, request)
 
     async def generate(
         self,

@@ -30,6 +30,16 @@ class AsyncTokenStream(AsyncIterator[TokenChunk]):
         self._ended = False
         self.output: RequestOutput | None = None
 
+    @classmethod
+    def opened(cls, engine: AsyncEngine, request: Request) -> AsyncTokenStream:
+        """The stream of a request that is queued here and now."""
+        stream = cls(engine, lambda: request)
+        stream._ended = True  # until it is queued: there would be nothing to cancel
+        stream._events = engine.submit(request, wants_progress=True)
+        stream._request_id = request.request_id
+        stream._ended = False
+        return stream
+
     async def start(self) -> None:
         """Queues the request, so that its errors come before its first piece. Twice is fine.
 

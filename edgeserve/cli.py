@@ -58,6 +58,7 @@ class CommandModule(Protocol):
 
 COMMANDS = {
     "run": Command("edgeserve.commands.run", "answer a prompt, streaming"),
+    "serve": Command("edgeserve.commands.serve", "serve a model behind OpenAI's API"),
     "pull": Command("edgeserve.commands.pull", "fetch a model"),
     "list": Command("edgeserve.commands.list", "print the models on this machine, and known ones"),
     "info": Command("edgeserve.commands.info", "print what a model is, and whether it fits here"),

@@ -16,6 +16,7 @@ from typing import SupportsIndex, TypedDict, cast
 from edgeserve.build import LoadedModel
 from edgeserve.engine.live_request import Request
 from edgeserve.errors import EdgeServeError, InvalidRequestError, NotYetError, TemplateError
+from edgeserve.text.chat_template import ChatTemplate, RenderedPrompt
 from edgeserve.text.sequence_breakers import sequence_breakers
 from edgeserve.types import Message, SamplingParams
 
@@ -76,7 +77,15 @@ class RequestBuilder:
         self._numbers = itertools.count(1)
         self._breakers = lru_cache(maxsize=8)(partial(sequence_breakers, model.tokenizer))
 
-    def raw(self, prompt: Prompt, params: SamplingParams, priority: int = 0) -> Request:
+    def raw(
+        self,
+        prompt: Prompt,
+        params: SamplingParams,
+        priority: int = 0,
+        *,
+        parse_special: bool = True,
+        add_special: bool = True,
+    ) -> Request:
         """Of a raw prompt: control tokens are parsed, BOS is added as the model wants it."""
         text: object = prompt
         if isinstance(prompt, Mapping) and set(prompt) <= {"prompt", "prompt_token_ids"}:
@@ -90,7 +99,8 @@ class RequestBuilder:
             )
         if not text:
             raise InvalidRequestError("prompt", text, "at least one character")
-        return self._request(text, self.tokenize(text), params, priority)
+        ids = self.tokenize(text, parse_special=parse_special, add_special=add_special)
+        return self._request(text, ids, params, priority)
 
     def chat(
         self,
@@ -99,25 +109,16 @@ class RequestBuilder:
         *,
         add_generation_prompt: bool | None = None,
         continue_final_message: bool = False,
+        tools: Sequence[Mapping[str, object]] | None = None,
         variables: Mapping[str, object] | None = None,
         priority: int = 0,
     ) -> Request:
         """Of a conversation, through the chat template; `variables` are the template's own."""
-        template = self._model.template
-        if template is None:
-            raise TemplateError(
-                f"{self._model.name} has no chat template: it continues text and does not chat; "
-                "use generate(), or give chat_template="
-            )
-        conversation: Sequence[Message] = (
-            [{"role": "user", "content": messages}] if isinstance(messages, str) else messages  # pyright: ignore[reportAssignmentType]
-        )
-        if add_generation_prompt is None:
-            add_generation_prompt = not continue_final_message
-        rendered = template.render(
-            conversation,
+        rendered = self.render(
+            messages,
             add_generation_prompt=add_generation_prompt,
             continue_final_message=continue_final_message,
+            tools=tools,
             variables=variables,
         )
         ids = self._model.tokenizer.encode(
@@ -127,6 +128,41 @@ class RequestBuilder:
             guard=rendered.guard,
         )
         return self._request(rendered.plain, ids, params, priority)
+
+    def render(
+        self,
+        messages: Conversation,
+        *,
+        add_generation_prompt: bool | None = None,
+        continue_final_message: bool = False,
+        tools: Sequence[Mapping[str, object]] | None = None,
+        variables: Mapping[str, object] | None = None,
+    ) -> RenderedPrompt:
+        """A conversation's prompt, as the chat template writes it."""
+        template = self.template
+        conversation: Sequence[Message] = (
+            [{"role": "user", "content": messages}] if isinstance(messages, str) else messages  # pyright: ignore[reportAssignmentType]
+        )
+        if add_generation_prompt is None:
+            add_generation_prompt = not continue_final_message
+        return template.render(
+            conversation,
+            tools=tools,
+            add_generation_prompt=add_generation_prompt,
+            continue_final_message=continue_final_message,
+            variables=variables,
+        )
+
+    @property
+    def template(self) -> ChatTemplate:
+        """The model's chat template. Raises TemplateError where it has none."""
+        template = self._model.template
+        if template is None:
+            raise TemplateError(
+                f"{self._model.name} has no chat template: it continues text and does not chat; "
+                "use generate(), or give chat_template="
+            )
+        return template
 
     def either(
         self,

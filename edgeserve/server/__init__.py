@@ -1,0 +1,1 @@
+"""The local server: OpenAI's surface, and others, over AsyncLLM."""

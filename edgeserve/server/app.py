@@ -1,0 +1,72 @@
+"""The ASGI application: all routes, under the layers that every request passes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from edgeserve.server import (
+    health,
+    models_route,
+    openai_completions,
+    root_page,
+    token_routes,
+)
+from edgeserve.server.context import ServerContext
+from edgeserve.server.errors import ErrorShape, Problem, openai_body, problem_of
+from edgeserve.server.exchange import Exchange, error_response
+from edgeserve.server.openai_chat import OpenAIChat
+from edgeserve.server.paths import OnePath, RequestIds
+from edgeserve.server.security import Security
+
+
+def build_app(server: ServerContext) -> ASGIApp:
+    """From the outside in: ids and the log's line, one path for all its spellings, who may ask."""
+    app = Starlette(
+        routes=_routes(server),
+        exception_handlers={HTTPException: _http_error, Exception: _any_error},
+    )
+    app.router.redirect_slashes = False
+    secured = Security(app, server.security, shape_of)
+    return RequestIds(OnePath(secured), server.new_id)
+
+
+def shape_of(path: str) -> ErrorShape:
+    """What an error looks like to whoever asks for a path."""
+    del path
+    return openai_body
+
+
+def _routes(server: ServerContext) -> Sequence[Route]:
+    chat = Exchange(server, OpenAIChat(server))
+    return [
+        Route("/chat/completions", chat.answer, methods=["POST"]),
+        *openai_completions.routes(server),
+        *models_route.routes(server),
+        *token_routes.routes(server),
+        *health.routes(server),
+        *root_page.routes(server),
+    ]
+
+
+def _http_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    path = request.url.path
+    if error.status_code == 404:
+        problem = Problem(404, f"there is nothing at {path}; / lists what there is")
+    elif error.status_code == 405:
+        allowed = (error.headers or {}).get("Allow", "")
+        problem = Problem(405, f"{path} takes {allowed}, not {request.method}")
+    else:
+        problem = Problem(error.status_code, error.detail)
+    return error_response(problem, shape_of(path))
+
+
+def _any_error(request: Request, error: Exception) -> Response:
+    return error_response(problem_of(error), shape_of(request.url.path))

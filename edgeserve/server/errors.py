@@ -1,0 +1,106 @@
+"""From typed errors to what a client sees: a status, a body, headers.
+
+A surface with bodies of its own makes them of the same Problem.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from edgeserve import errors
+from edgeserve.frozen import frozen
+
+_log = logging.getLogger("edgeserve.server")
+_RETRY_AFTER_SECONDS = 2
+
+
+@frozen
+class Problem:
+    """What went wrong with a request, in OpenAI's words. `error` is what was raised."""
+
+    status: int
+    message: str
+    kind: str = "invalid_request_error"
+    param: str | None = None
+    code: str | None = None
+    headers: Mapping[str, str] | None = None
+    error: BaseException | None = None
+
+
+class ApiError(errors.EdgeServeError):
+    """A refusal that only the server knows: what the address, a header or the body is wrong in."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        super().__init__(problem.message)
+
+
+class ModelNotServedError(errors.EdgeServeError):
+    """A request names a model that this server does not serve."""
+
+    def __init__(self, model: str, served: tuple[str, ...]) -> None:
+        self.model = model
+        self.served = served
+        super().__init__(f"The model {model!r} does not exist here; served: {', '.join(served)}")
+
+
+class ModelLoadingError(errors.EdgeServeError):
+    """The model is not there yet."""
+
+    def __init__(self) -> None:
+        super().__init__("Loading model")
+
+
+ErrorShape = Callable[[Problem], bytes]
+"""A surface's body of an error: JSON."""
+
+
+def openai_body(problem: Problem) -> bytes:
+    shown = {
+        "message": problem.message,
+        "type": problem.kind,
+        "param": problem.param,
+        "code": problem.code,
+    }
+    return msgspec.json.encode({"error": shown})
+
+
+def problem_of(error: BaseException) -> Problem:
+    """What a client is told of an error. One that nobody foresaw is logged, and said to be ours."""
+    match error:
+        case ApiError():
+            return error.problem
+        case errors.ContextLengthError():
+            return _bad(error, "messages", "context_length_exceeded")
+        case errors.InvalidRequestError():
+            return _bad(error, error.parameter, None)
+        case errors.NotYetError() | errors.TemplateError() | errors.NothingAllowedError():
+            return _bad(error, None, None)
+        case errors.OutOfBlocksError():
+            return _bad(error, "messages", "context_length_exceeded")
+        case ModelNotServedError():
+            return Problem(404, str(error), param="model", code="model_not_found", error=error)
+        case errors.QueueFullError():
+            return _later(429, error, "rate_limit_error", "queue_full")
+        case ModelLoadingError():
+            return _later(503, error, "unavailable_error", "loading")
+        case errors.ClosedError() | errors.OutOfMemoryError():
+            return _later(503, error, "unavailable_error", "unavailable")
+        case errors.EdgeServeError():
+            return Problem(500, str(error), "server_error", error=error)
+        case _:
+            _log.error("unforeseen error", exc_info=error)
+            kind = type(error).__name__
+            return Problem(500, f"the server failed ({kind}); its log says how", "server_error")
+
+
+def _bad(error: Exception, param: str | None, code: str | None) -> Problem:
+    return Problem(400, str(error), param=param, code=code, error=error)
+
+
+def _later(status: int, error: Exception, kind: str, code: str) -> Problem:
+    headers = {"retry-after": str(_RETRY_AFTER_SECONDS)}
+    return Problem(status, str(error), kind, None, code, headers, error)

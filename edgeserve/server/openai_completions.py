@@ -1,0 +1,200 @@
+"""`/v1/completions`: raw prompts, any number at once, in OpenAI's legacy shape."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from edgeserve.async_token_stream import AsyncTokenStream
+from edgeserve.engine.live_request import Request as EngineRequest
+from edgeserve.errors import NotYetError
+from edgeserve.frozen import frozen
+from edgeserve.server.completion_body import CompletionBody, completion_body
+from edgeserve.server.context import ServerContext
+from edgeserve.server.errors import openai_body, problem_of
+from edgeserve.server.exchange import GONE, error_response, header_text, json_response
+from edgeserve.server.legacy_logprobs import legacy_logprobs
+from edgeserve.server.limits import read_body
+from edgeserve.server.merged import merged
+from edgeserve.server.models import Served
+from edgeserve.server.shapes import timings_shape, usage_shape
+from edgeserve.server.sse import DONE, ClientGoneError, EventStream, data_frame, while_connected
+from edgeserve.types import LogprobsAt, RequestOutput, TokenChunk
+
+
+def routes(server: ServerContext) -> Sequence[Route]:
+    return [Route("/completions", _Completions(server).answer, methods=["POST"])]
+
+
+class _Completions:
+    def __init__(self, server: ServerContext) -> None:
+        self._server = server
+
+    async def answer(self, request: Request) -> Response | EventStream:
+        try:
+            return await self._answer(request)
+        except ClientGoneError:
+            return GONE
+        except Exception as error:  # the boundary: whatever broke, the client gets a body of it
+            return error_response(problem_of(error))
+
+    async def _answer(self, request: Request) -> Response | EventStream:
+        fields = await read_body(request, self._server.limits)
+        async with AsyncExitStack() as stack:
+            registry = self._server.registry
+            served = await stack.enter_async_context(registry.use(fields.text("model")))
+            body = completion_body(fields, vocab_size=served.vocab_size)
+            requests = await asyncio.to_thread(_requests, served, body)
+            job = _Job(self._head(served), served, body, _open(served, requests, stack))
+            headers = _notes(fields.unread())
+            if body.streams:
+                frames = job.frames()
+                return EventStream(frames, headers, stack.pop_all().aclose, self._server.pings)
+            return json_response(await while_connected(request.receive, job.whole()), headers)
+
+    def _head(self, served: Served) -> dict[str, object]:
+        return {
+            "id": f"cmpl-{self._server.new_id()}",
+            "object": "text_completion",
+            "created": int(self._server.now()),
+            "model": served.name,
+            "system_fingerprint": served.fingerprint,
+        }
+
+
+def _notes(ignored: Sequence[str]) -> Mapping[str, str]:
+    return {"x-edgeserve-ignored": header_text(", ".join(ignored))} if ignored else {}
+
+
+def _requests(served: Served, body: CompletionBody) -> list[EngineRequest]:
+    """Tokenises all prompts: for a thread."""
+    if body.suffix is not None:
+        raise NotYetError("suffix")
+    make = served.llm.requests.raw
+    return [
+        make(
+            {"prompt": prompt} if isinstance(prompt, str) else {"prompt_token_ids": prompt},
+            body.params,
+            body.priority,
+            parse_special=body.parse_special,
+            add_special=body.add_special_tokens,
+        )
+        for prompt in body.prompts
+    ]
+
+
+def _open(
+    served: Served, requests: Sequence[EngineRequest], stack: AsyncExitStack
+) -> list[tuple[EngineRequest, AsyncTokenStream]]:
+    """Queues all; if one is refused, those before it are cancelled by `stack`."""
+    opened: list[tuple[EngineRequest, AsyncTokenStream]] = []
+    for request in requests:
+        stream = served.llm.open(request)
+        stack.push_async_callback(stream.aclose)
+        opened.append((request, stream))
+    return opened
+
+
+@frozen
+class _Job:
+    """Prompts at work, and how their answers look. `head` is the same in all chunks."""
+
+    head: dict[str, object]
+    served: Served
+    body: CompletionBody
+    prompts: list[tuple[EngineRequest, AsyncTokenStream]]
+
+    async def frames(self) -> AsyncIterator[bytes]:
+        try:
+            if self.body.echoes:
+                for at in range(len(self.prompts)):
+                    for index in range(self.body.params.n):
+                        yield self._chunk(self._index(at, index), self._prompt_text(at))
+            async for at, chunk in merged([stream for _, stream in self.prompts]):
+                frame = self._frame(at, chunk)
+                if frame is not None:
+                    yield frame
+            if self.body.includes_usage:
+                usage = usage_shape(self._outputs())
+                yield data_frame({**self.head, "choices": [], "usage": usage})
+            yield DONE
+        except Exception as error:  # the headers are out: all that is left is to say it
+            yield b"data: " + openai_body(problem_of(error)) + b"\n\n"
+
+    async def whole(self) -> object:
+        async for _ in merged([stream for _, stream in self.prompts]):
+            pass
+        outputs = self._outputs()
+        choices = [
+            self._choice(at, output, index)
+            for at, output in enumerate(outputs)
+            for index in range(self.body.params.n)
+        ]
+        shape = {**self.head, "choices": choices, "usage": usage_shape(outputs)}
+        return {**shape, "timings": timings_shape(outputs[0])} if len(outputs) == 1 else shape
+
+    def _outputs(self) -> list[RequestOutput]:
+        outputs = [stream.output for _, stream in self.prompts]
+        return [output for output in outputs if output is not None]
+
+    def _index(self, at: int, index: int) -> int:
+        return at * self.body.params.n + index
+
+    def _frame(self, at: int, chunk: TokenChunk) -> bytes | None:
+        finish = chunk.finish_reason
+        text = "" if self.body.only_echoes else chunk.text
+        if not text and finish is None and not chunk.logprobs:
+            return None
+        logprobs = None if self.body.only_echoes else chunk.logprobs
+        return self._chunk(self._index(at, chunk.index), text, logprobs, finish)
+
+    def _chunk(
+        self,
+        index: int,
+        text: str,
+        logprobs: Sequence[LogprobsAt] | None = None,
+        finish_reason: str | None = None,
+    ) -> bytes:
+        shown = None if logprobs is None else legacy_logprobs(logprobs, self._num_top)
+        choice = {"index": index, "text": text, "logprobs": shown, "finish_reason": finish_reason}
+        return data_frame({**self.head, "choices": [choice]})
+
+    @property
+    def _num_top(self) -> int:
+        return self.body.params.logprobs or 0
+
+    def _choice(self, at: int, output: RequestOutput, index: int) -> dict[str, object]:
+        choice = output.outputs[index]
+        text = "" if self.body.only_echoes else choice.text
+        if self.body.echoes:
+            text = self._prompt_text(at) + text
+        entries: list[LogprobsAt | None] = []
+        ids: list[int] = []
+        if self.body.echoes:
+            entries += output.prompt_logprobs or ()
+            ids += output.prompt_token_ids
+        if not self.body.only_echoes:
+            entries += choice.logprobs or ()
+            ids += choice.token_ids
+        shown = None
+        if self.body.params.logprobs is not None:
+            first = self.served.token_text(ids[0]) if ids else ""
+            shown = legacy_logprobs(entries, self._num_top, first)
+        finish = "length" if self.body.only_echoes else choice.finish_reason
+        return {
+            "index": self._index(at, index),
+            "text": text,
+            "logprobs": shown,
+            "finish_reason": finish,
+        }
+
+    def _prompt_text(self, at: int) -> str:
+        prompt = self.body.prompts[at]
+        if isinstance(prompt, str):
+            return prompt
+        return self.served.llm.requests.detokenize(prompt)

@@ -1,0 +1,130 @@
+"""Answers that stream: frames, signs of life in silence, and a client that goes away.
+
+Knows ASGI; nothing of what is in a frame.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import TypeVar
+
+import msgspec
+from starlette.types import Receive, Scope, Send
+
+from edgeserve.frozen import frozen
+
+_PING = b": ping\n\n"
+DONE = b"data: [DONE]\n\n"
+
+_HEADERS = {
+    "content-type": "text/event-stream; charset=utf-8",
+    "cache-control": "no-cache",
+    "x-accel-buffering": "no",
+}
+
+T = TypeVar("T")
+
+
+class ClientGoneError(Exception):
+    """Nobody is there any more to answer to."""
+
+
+@frozen
+class PingTimes:
+    """After how many seconds of silence the first ping is sent, and the others."""
+
+    first_s: float = 5.0
+    next_s: float = 10.0
+
+
+def data_frame(value: object) -> bytes:
+    """An event of JSON."""
+    return b"data: " + msgspec.json.encode(value) + b"\n\n"
+
+
+def named_frame(event: str, value: object) -> bytes:
+    """The same, with a name."""
+    return b"event: " + event.encode() + b"\n" + data_frame(value)
+
+
+class EventStream:
+    """An ASGI response of frames. However it ends, `frames` is closed and `closing` awaited."""
+
+    def __init__(
+        self,
+        frames: AsyncIterator[bytes],
+        headers: Mapping[str, str],
+        closing: Callable[[], Awaitable[object]],
+        pings: PingTimes = PingTimes(),  # noqa: B008  frozen
+    ) -> None:
+        self._frames = frames
+        self._headers = {**_HEADERS, **headers}
+        self._closing = closing
+        self._pings = pings
+        self._silent_since = 0.0
+
+    async def __call__(self, _: Scope, receive: Receive, send: Send) -> None:
+        writing = asyncio.ensure_future(self._write(send))
+        watching = asyncio.ensure_future(client_gone(receive))
+        try:
+            await asyncio.wait((writing, watching), return_when=asyncio.FIRST_COMPLETED)
+            if writing.done():
+                await writing
+        finally:
+            for task in (writing, watching):
+                task.cancel()
+            await asyncio.gather(writing, watching, return_exceptions=True)
+            await self._closing()
+
+    async def _write(self, send: Send) -> None:
+        headers = [(name.encode(), value.encode()) for name, value in self._headers.items()]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        loop = asyncio.get_running_loop()
+        self._silent_since = loop.time()
+        pinging = asyncio.ensure_future(self._ping(send))
+        try:
+            async for frame in self._frames:
+                self._silent_since = loop.time()
+                await send({"type": "http.response.body", "body": frame, "more_body": True})
+        finally:
+            pinging.cancel()
+            await asyncio.gather(pinging, return_exceptions=True)
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _ping(self, send: Send) -> None:
+        """Sends a sign of life whenever nothing else was sent for long."""
+        loop = asyncio.get_running_loop()
+        wait = self._pings.first_s
+        while True:
+            since = self._silent_since
+            await asyncio.sleep(since + wait - loop.time())
+            if self._silent_since != since:
+                wait = self._pings.first_s
+                continue
+            self._silent_since = loop.time()
+            await send({"type": "http.response.body", "body": _PING, "more_body": True})
+            wait = self._pings.next_s
+
+
+async def client_gone(receive: Receive) -> None:
+    """Returns when the client has gone away. What it still sends is nobody's."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def while_connected(receive: Receive, work: Awaitable[T]) -> T:
+    """What `work` comes to; it is cancelled, and ClientGoneError raised, if the client leaves."""
+    working = asyncio.ensure_future(work)
+    watching = asyncio.ensure_future(client_gone(receive))
+    try:
+        await asyncio.wait((working, watching), return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            raise ClientGoneError
+        return await working
+    finally:
+        for task in (working, watching):
+            task.cancel()
+        with contextlib.suppress(BaseException):
+            await asyncio.gather(working, watching, return_exceptions=True)

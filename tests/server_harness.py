@@ -1,0 +1,67 @@
+"""A server in this process: the whole application over a tiny model, asked without a socket."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from edgeserve import AsyncLLM
+from edgeserve.server.app import build_app
+from edgeserve.server.context import ServerContext
+from edgeserve.server.models import OneModel
+
+SECONDS = 60
+USER: list[dict[str, Any]] = [{"role": "user", "content": "the inn"}]
+
+Test = Callable[[httpx.AsyncClient, AsyncLLM], Awaitable[None]]
+
+
+@asynccontextmanager
+async def client_of(llm: AsyncLLM | None, **context: Any) -> AsyncIterator[httpx.AsyncClient]:
+    """A client of a server with this model, named "tiny"; without one it is loading."""
+    model = OneModel("tiny", ("gpt-*",), created=1)
+    if llm is not None:
+        model.arrived(llm)
+    app = build_app(replace(ServerContext(model), **context))
+    transport = httpx.ASGITransport(app, raise_app_exceptions=False)  # type: ignore[arg-type]
+    async with httpx.AsyncClient(
+        transport=transport, base_url="http://localhost", timeout=SECONDS
+    ) as client:
+        yield client
+
+
+def with_server(path: Path | str, test: Test, *, context: Any = None, **options: Any) -> None:
+    """Runs a test in a loop of its own; afterwards the engine has no work, and no block is held."""
+
+    async def bounded() -> None:
+        async with await AsyncLLM.create(str(path), num_threads=1, **options) as llm:
+            async with client_of(llm, **(context or {})) as client:
+                await asyncio.wait_for(test(client, llm), SECONDS)
+            await llm.generate("a", max_tokens=1)  # what was cancelled before is gone now
+            assert not llm.model.engine.has_work
+            llm.model.engine.check()
+
+    asyncio.run(bounded())
+
+
+def events_of(body: str) -> list[Any]:
+    """The JSON of a stream's events; "[DONE]" stays text."""
+    events: list[Any] = []
+    for block in body.split("\n\n"):
+        if block.startswith("data: "):
+            data = block.removeprefix("data: ")
+            events.append(data if data == "[DONE]" else json.loads(data))
+    return events
+
+
+def text_of(events: list[Any], index: int = 0) -> str:
+    """What the deltas of a choice come to."""
+    choices = [c for e in events if e != "[DONE]" for c in e.get("choices", ())]
+    return "".join(c["delta"].get("content") or "" for c in choices if c["index"] == index)
