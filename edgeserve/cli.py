@@ -64,6 +64,7 @@ COMMANDS = {
     "info": Command("edgeserve.commands.info", "print what a model is, and whether it fits here"),
     "cache": Command("edgeserve.commands.cache", "print what is kept of prompts, or erase it"),
     "bench": Command("edgeserve.commands.bench", "measure how fast a model computes here"),
+    "bench serve": Command("edgeserve.commands.bench_serve", "measure any server under load"),
     "doctor": Command("edgeserve.commands.doctor", "print what computes here, and what is missing"),
 }
 
@@ -148,6 +149,7 @@ def _drop_output() -> None:
 
 
 def _run(argv: Sequence[str]) -> int:
+    argv = _joined(argv)
     chosen = next((word for word in argv if not word.startswith("-")), None)
     parser, module = _parser(chosen)
     args = parser.parse_args(argv)
@@ -158,6 +160,14 @@ def _run(argv: Sequence[str]) -> int:
     if sys.stdout is not None:  # as it is when the shell says >&-
         sys.stdout.flush()
     return code
+
+
+def _joined(argv: Sequence[str]) -> list[str]:
+    """Argparse knows a command by one word: `bench serve` becomes that."""
+    words = list(argv)
+    at = next((i for i, word in enumerate(words) if not word.startswith("-")), len(words))
+    both = " ".join(words[at : at + 2])
+    return [*words[:at], both, *words[at + 2 :]] if both in COMMANDS else words
 
 
 def _parser(chosen: str | None) -> tuple[argparse.ArgumentParser, CommandModule | None]:

@@ -237,6 +237,39 @@ class PeerMissingError(EdgeServeError):
         )
 
 
+# --- other servers ------------------------------------------------------------------------------
+
+
+class ServerUnreachableError(EdgeServeError):
+    """Nothing answers at a URL."""
+
+    def __init__(self, url: str, reason: str) -> None:
+        self.url = url
+        self.reason = reason
+        super().__init__(f"no server answers at {url} ({reason}); is it running?")
+
+
+class ServerRefusedError(EdgeServeError):
+    """A server answered, but not with what was asked for."""
+
+    def __init__(self, url: str, status: int, message: str) -> None:
+        self.url = url
+        self.status = status
+        self.message = message
+        hint = "; pass its key with --api-key or --key" if status in (401, 403) else ""
+        super().__init__(f"the server at {url} answered {status}: {message}{hint}")
+
+
+class NoAnswerError(EdgeServeError):
+    """Every request of a load failed: there is nothing to give figures of."""
+
+    def __init__(self, url: str, num_requests: int, first: str) -> None:
+        self.url = url
+        self.num_requests = num_requests
+        self.first = first
+        super().__init__(f"none of {num_requests:,} requests to {url} was answered: {first}")
+
+
 # --- model files -------------------------------------------------------------------------------
 
 

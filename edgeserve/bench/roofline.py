@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterator, Sequence
 from xml.sax.saxutils import escape
 
+from edgeserve.bench import svg
 from edgeserve.bench.report import Report
 from edgeserve.frozen import frozen
 
@@ -51,16 +52,7 @@ def roofline_svg(report: Report) -> str:
     axes = _axes(points, report)
     body = [*_grid(axes), *_roof(axes, report), *_marks(axes, points), *_legend(report)]
     title = f"{report.model.name} on {report.machine.processor}, {report.machine.threads} threads"
-    return "\n".join(
-        [
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" '
-            f'width="{_WIDTH}" height="{_HEIGHT}" font-family="sans-serif" font-size="12">',
-            f'<rect width="{_WIDTH}" height="{_HEIGHT}" fill="white"/>',
-            _text(_WIDTH / 2, 24, title, 'text-anchor="middle" font-size="16"'),
-            *body,
-            "</svg>\n",
-        ]
-    )
+    return svg.document(_WIDTH, _HEIGHT, title, body)
 
 
 def _points(report: Report) -> Iterator[_Point]:
@@ -88,14 +80,14 @@ def _grid(axes: _Axes) -> Iterator[str]:
     bottom, right = _HEIGHT - _BOTTOM, _WIDTH - _RIGHT
     for power in range(axes.x_low, axes.x_high + 1):
         x = axes.x(10.0**power)
-        yield _line(x, _TOP, x, bottom, "#ddd")
-        yield _text(x, bottom + 18, f"{10.0**power:g}", 'text-anchor="middle"')
+        yield svg.line(x, _TOP, x, bottom, "#ddd")
+        yield svg.text(x, bottom + 18, f"{10.0**power:g}", 'text-anchor="middle"')
     for power in range(axes.y_low, axes.y_high + 1):
         y = axes.y(10.0**power)
-        yield _line(_LEFT, y, right, y, "#ddd")
-        yield _text(_LEFT - 8, y + 4, f"{10.0 ** (power - 9):g}", 'text-anchor="end"')
+        yield svg.line(_LEFT, y, right, y, "#ddd")
+        yield svg.text(_LEFT - 8, y + 4, f"{10.0 ** (power - 9):g}", 'text-anchor="end"')
     middle = f"{_LEFT - 50}, {(_TOP + bottom) / 2}"
-    yield _text(
+    yield svg.text(
         (_LEFT + right) / 2, bottom + 42, "operations a byte of memory", 'text-anchor="middle"'
     )
     yield (f'<text transform="translate({middle}) rotate(-90)" text-anchor="middle">GOP/s</text>')
@@ -111,12 +103,11 @@ def _roof(axes: _Axes, report: Report) -> Iterator[str]:
         (ridge, min(ridge * limits.read_bytes_per_s, limits.int8_per_s)),
         (highest, min(highest * limits.read_bytes_per_s, limits.int8_per_s)),
     ]
-    path = " ".join(f"{axes.x(x):.1f},{axes.y(y):.1f}" for x, y in corners)
-    yield f'<polyline points="{path}" fill="none" stroke="#333" stroke-width="2"/>'
+    yield svg.polyline(((axes.x(x), axes.y(y)) for x, y in corners), "#333")
     ceiling = f"int8 {limits.int8_per_s / 1e9:,.0f} GOP/s"
-    yield _text(_WIDTH - _RIGHT - 4, axes.y(limits.int8_per_s) - 6, ceiling, 'text-anchor="end"')
+    yield svg.text(_WIDTH - _RIGHT - 4, axes.y(limits.int8_per_s) - 6, ceiling, 'text-anchor="end"')
     slope = f"memory {limits.read_bytes_per_s / 1e9:.1f} GB/s"
-    yield _text(axes.x(start) + 10, axes.y(corners[0][1]) - 16, slope, "")
+    yield svg.text(axes.x(start) + 10, axes.y(corners[0][1]) - 16, slope)
 
 
 def _marks(axes: _Axes, points: Sequence[_Point]) -> Iterator[str]:
@@ -139,7 +130,7 @@ def _marks(axes: _Axes, points: Sequence[_Point]) -> Iterator[str]:
         taken.append((x, at))
         is_right = x > _WIDTH - _RIGHT - 110
         anchor = 'text-anchor="end"' if is_right else ""
-        yield _text(x - 9 if is_right else x + 9, at, point.label, anchor)
+        yield svg.text(x - 9 if is_right else x + 9, at, point.label, anchor)
 
 
 def _legend(report: Report) -> Iterator[str]:
@@ -149,12 +140,4 @@ def _legend(report: Report) -> Iterator[str]:
     ):
         y = _TOP + 22 + 18 * i
         yield f'<circle cx="{_LEFT + 16}" cy="{y - 4}" r="5" fill="{colour}"/>'
-        yield _text(_LEFT + 28, y, name, "")
-
-
-def _line(x1: float, y1: float, x2: float, y2: float, colour: str) -> str:
-    return f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" stroke="{colour}"/>'
-
-
-def _text(x: float, y: float, text: str, attributes: str) -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}" {attributes}>{escape(text)}</text>'
+        yield svg.text(_LEFT + 28, y, name)

@@ -66,7 +66,7 @@ def run(args: argparse.Namespace, config: Config) -> int:
     from edgeserve.loader.store import resolve_model
 
     for option, path in (("--json", args.json), ("--plot", args.plot)):
-        _require_folder(option, path)
+        require_folder(option, path)
     options = _options(args, config)
     files = resolve_model(
         args.model,
@@ -75,7 +75,7 @@ def run(args: argparse.Namespace, config: Config) -> int:
         license_gate=license_gate(args.accept_license),
     )
     name = Path(args.model).name
-    report = bench(name, files.path, options, clock=time.perf_counter, say=_say())
+    report = bench(name, files.path, options, clock=time.perf_counter, say=say())
     for line in lines_of(report):
         print(line)
     if args.json is not None:
@@ -107,13 +107,13 @@ def _options(args: argparse.Namespace, config: Config) -> Options:
     )
 
 
-def _require_folder(option: str, path: Path | None) -> None:
+def require_folder(option: str, path: Path | None) -> None:
     """Minutes of measuring should not end in a file that cannot be written."""
     if path is not None and (path.is_dir() or not path.absolute().parent.is_dir()):
         raise InvalidRequestError(option, str(path), "a file in a folder that exists")
 
 
-def _say() -> Callable[[str], None]:
+def say() -> Callable[[str], None]:
     """To people only: standard error, if it is a terminal."""
     if sys.stderr is None or not sys.stderr.isatty():
         return lambda _: None

@@ -1,0 +1,1 @@
+"""Load on any OpenAI-compatible server: what is asked, when, what came back, and the figures."""
