@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from xml.sax.saxutils import escape
 
@@ -12,7 +13,7 @@ from edgeserve.frozen import frozen
 
 _WIDTH, _HEIGHT = 900, 640
 _WAITING, _ANSWERING, _FAILED, _LIMIT = "#b0bec5", "#1565c0", "#c62828", "#ef6c00"
-_TICKS = 5
+_TICKS = 6
 
 
 @frozen
@@ -90,10 +91,17 @@ def _distribution(
 
 
 def _axis(panel: _Panel, name: str, scale: float) -> Iterator[str]:
-    for tick in range(_TICKS + 1):
-        value = panel.most * tick / _TICKS
-        x = panel.x(value)
+    """Lines at round values of what `scale` makes of seconds."""
+    step = _round_step(panel.most * scale)
+    for tick in range(int(panel.most * scale / step) + 1):
+        x = panel.x(tick * step / scale)
         yield svg.line(x, panel.top, x, panel.bottom, "#eee")
-        yield svg.text(x, panel.bottom + 18, f"{value * scale:.3g}", 'text-anchor="middle"')
+        yield svg.text(x, panel.bottom + 18, f"{tick * step:g}", 'text-anchor="middle"')
     middle = (panel.left + panel.right) / 2
     yield svg.text(middle, panel.bottom + 38, name, 'text-anchor="middle"')
+
+
+def _round_step(most: float) -> float:
+    """The least of 1, 2 and 5 times a power of ten that cuts `most` into at most so many parts."""
+    power = 10.0 ** math.floor(math.log10(most / _TICKS))
+    return next(power * each for each in (1, 2, 5, 10) if most / (power * each) <= _TICKS)
