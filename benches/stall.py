@@ -3,12 +3,14 @@
     python benches/stall.py MODEL.gguf [MODEL.gguf ...] [--streams 4] [--prompt 4096]
         [--times 2,4] [--rounds 2] [--threads 2] [--json FILE]
 
-First the streams decode alone, which gives the time of a decode-only step; target_itl_ms is then 2
-and 4 times that. Tokens are timed where a caller gets them. What the machine permits the prompt
-comes from steps that are timed beforehand, through the runner alone: as many streams decode, and so
-many rows of a prompt go with them, at several depths of it. At each depth the prompt may then have
-the most rows that keep a step within the target, and the sum of those steps' times is the least
-time to its first token: the mean of what was timed before the prompt and after it. Nothing is
+First the streams decode alone, which gives the time of a decode-only step; target_itl_ms is then
+2 and 4 times that. Tokens are timed where a caller gets them. What the machine permits the prompt
+comes from steps that are timed beforehand, through the runner alone: as many streams decode, and
+so many rows of a prompt go with them, at several depths of both. The prompt may then have the
+most rows that keep a step within the target, and one where none do; the sum of those steps' times
+is the least time to its first token: the mean of what was timed before the prompt and after it.
+Each of these steps leaves the streams a token deeper, and their own reading slower: `out of
+reach` is the share of the steps that even one row of the prompt takes past the target. Nothing is
 drafted, so that a step brings each stream one token.
 """
 
@@ -20,12 +22,14 @@ import json
 import os
 import statistics
 import time
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 from load import Spread, words
 
 from edgeserve import AsyncLLM, AsyncTokenStream, SamplingParams
@@ -37,6 +41,8 @@ from edgeserve.models import build_plan
 from edgeserve.runner.batch import BLOCK_SIZE, Batch, ChooseToken, RowGroup
 from edgeserve.runner.native_runner import NativeRunner, num_cores
 from edgeserve.types import SamplingDefaults
+
+FloatArray = npt.NDArray[np.float64]
 
 WANTED = 1.15
 _OWN = 32  # tokens of each stream's prompt
@@ -70,7 +76,8 @@ class StepClock:
     def __init__(self, setting: Setting) -> None:
         file = read_gguf(setting.model)
         plan = build_plan(file.metadata, file.tensors)
-        self._each = -(-(_OWN + _SETTLE + _ALONE) // BLOCK_SIZE)
+        self._streams = (_OWN + _SETTLE, _OWN + _SETTLE + setting.num_prompt // 2)
+        self._each = -(-(self._streams[1] + 1) // BLOCK_SIZE)
         self._num_streams = setting.num_streams
         self._prompt_blocks = -(-setting.num_prompt // BLOCK_SIZE)
         with TensorReader(file) as tensors:
@@ -81,6 +88,7 @@ class StepClock:
                 num_threads=setting.num_threads,
                 max_rows=self._num_streams + max(_ROWS),
             )
+        self._fill()
         self._vocab_size = plan.vocab_size
         self._rows = [n for n in _ROWS if n <= setting.num_prompt]
         last = setting.num_prompt - self._rows[-1]
@@ -91,22 +99,34 @@ class StepClock:
 
     def table(self, limit_s: float) -> StepTable:
         """Medians for all depths, and for row counts up to the first that is past the limit."""
-        found: dict[tuple[int, int], float] = {}
+        found: dict[tuple[int, int, int], float] = {}
         for depth in self._depths:
             for num_rows in self._rows:
-                seconds = statistics.median(self._seconds(depth, num_rows) for _ in range(_REPEATS))
-                found[depth, num_rows] = seconds
-                if seconds > limit_s:
+                for stream in self._streams:
+                    found[stream, depth, num_rows] = statistics.median(
+                        self._seconds(stream, depth, num_rows) for _ in range(_REPEATS)
+                    )
+                if found[self._streams[0], depth, num_rows] > limit_s:
                     break
         return StepTable(found)
 
-    def _seconds(self, depth: int, num_rows: int) -> float:
+    def _fill(self) -> None:
+        """Memory that was never written is one page of zeros, which is read from the nearest cache
+        however long the prompt is."""
+        rng = np.random.default_rng(0)
+        for group in range(len(self._runner.cache_groups)):
+            size = self._runner.block_bytes(group)
+            for block in range(self._each * self._num_streams + self._prompt_blocks):
+                # Halves below 1, or codes with scales as small: nothing overflows.
+                data = rng.integers(0, 60, size, dtype=np.uint8).tobytes()
+                self._runner.write_blocks(group, [block], data)
+
+    def _seconds(self, stream: int, depth: int, num_rows: int) -> float:
         num_groups = len(self._runner.cache_groups)
-        position = _OWN + _SETTLE
         groups = [
             RowGroup(
-                token_ids(position, 1, self._vocab_size),
-                position,
+                token_ids(stream, 1, self._vocab_size),
+                stream,
                 [range(i * self._each, (i + 1) * self._each)] * num_groups,
                 1,
             )
@@ -118,40 +138,67 @@ class StepClock:
         groups.append(RowGroup(ids, depth, [table] * num_groups, 0))
         started = time.perf_counter()
         self._runner.execute(Batch.from_groups(groups, num_groups))
-        self._runner.sample([ChooseToken(_GREEDY, i, position) for i in range(self._num_streams)])
+        self._runner.sample([ChooseToken(_GREEDY, i, stream) for i in range(self._num_streams)])
         return time.perf_counter() - started
 
 
 @dataclass(frozen=True)
+class Permitted:
+    """Seconds to a prompt's first token, and the share of steps where not even one row fits."""
+
+    seconds: float
+    out_of_reach: float
+
+
 class StepTable:
-    """Seconds by (depth, rows of the prompt)."""
+    """Seconds by (position of the streams, depth of the prompt, rows of it)."""
 
-    found: Mapping[tuple[int, int], float]
+    def __init__(self, found: Mapping[tuple[int, int, int], float]) -> None:
+        self._streams = sorted({stream for stream, _, _ in found})
+        self._depths = sorted({depth for _, depth, _ in found})
+        self._curves = np.array(
+            [[_curve(found, s, d) for d in self._depths] for s in self._streams]
+        )
 
-    def at(self, depth: int, num_rows: int) -> float:
-        """Straight lines between what was timed; of rows past that, in proportion."""
-        depths = sorted({depth for depth, _ in self.found})
-        return float(np.interp(depth, depths, [self._rows(each, num_rows) for each in depths]))
+    def at(self, stream: int, depth: int) -> FloatArray:
+        """Of 1, 2, ... rows: straight lines between what was timed, and past it for streams, whose
+        keys cost alike however many there are."""
+        first, *rest = (self._at_depth(curves, depth) for curves in self._curves)
+        if not rest:
+            return first
+        share = (stream - self._streams[0]) / (self._streams[-1] - self._streams[0])
+        return first + share * (rest[-1] - first)
 
-    def first_token_s(self, num_prompt: int, target_s: float) -> float:
-        """Of a prompt that gets the most rows that fit each step, and one where none do."""
-        depth, seconds = 0, 0.0
+    def permitted(self, num_prompt: int, target_s: float) -> Permitted:
+        """A prompt that gets the most rows that fit each step, and one where none do."""
+        depth, seconds, num_steps, num_beyond = 0, 0.0, 0, 0
         while depth < num_prompt:
-            left = num_prompt - depth
-            fitting = (
-                n for n in range(min(left, max(_ROWS)), 0, -1) if self.at(depth, n) <= target_s
-            )
-            num_rows = next(fitting, 1)
-            seconds += self.at(depth, num_rows)
+            times = self.at(self._streams[0] + num_steps, depth)[: num_prompt - depth]
+            fitting = np.flatnonzero(times <= target_s)
+            num_rows = 1 + (int(fitting[-1]) if fitting.size else 0)
+            num_beyond += not fitting.size
+            num_steps += 1
+            seconds += float(times[num_rows - 1])
             depth += num_rows
-        return seconds
+        return Permitted(seconds, num_beyond / num_steps)
 
-    def _rows(self, depth: int, num_rows: int) -> float:
-        rows = sorted(n for d, n in self.found if d == depth)
-        times = [self.found[depth, n] for n in rows]
-        if num_rows > rows[-1]:
-            return times[-1] * num_rows / rows[-1]
-        return float(np.interp(num_rows, rows, times))
+    def _at_depth(self, curves: FloatArray, depth: int) -> FloatArray:
+        after = min(max(bisect_right(self._depths, depth), 1), len(self._depths) - 1)
+        if after == 0:
+            return curves[0]
+        low, high = self._depths[after - 1], self._depths[after]
+        return curves[after - 1] + (depth - low) / (high - low) * (
+            curves[after] - curves[after - 1]
+        )
+
+
+def _curve(found: Mapping[tuple[int, int, int], float], stream: int, depth: int) -> FloatArray:
+    """Of 1 to most rows; of rows past what was timed, in proportion."""
+    rows = sorted(n for s, d, n in found if (s, d) == (stream, depth))
+    times = [found[stream, depth, n] for n in rows]
+    wanted = np.arange(1, max(_ROWS) + 1)
+    past = np.maximum(wanted / rows[-1], 1.0)
+    return np.interp(wanted, rows, times) * past
 
 
 @dataclass(frozen=True)
@@ -161,6 +208,7 @@ class Arrival:
     gaps_ms: Spread
     first_token_s: float
     permitted_s: float
+    out_of_reach: float
 
     @property
     def first_token_ratio(self) -> float:
@@ -188,7 +236,8 @@ class Found:
             )
             yield (
                 f"  prompt: {arrival.first_token_s:.2f} s, permitted {arrival.permitted_s:.2f} s, "
-                f"{first:.2f} of it: {_verdict(first)}"
+                f"{first:.2f} of it: {_verdict(first)}; "
+                f"{arrival.out_of_reach:.0%} of those steps out of reach"
             )
 
 
@@ -281,10 +330,12 @@ async def measure(setting: Setting, times: float, num_rounds: int) -> Found:
         options = setting.options(target_itl_ms=1e3 * target)
         async with await AsyncLLM.create(str(setting.model), **options) as llm:
             for number in range(num_rounds):
-                before = clock.table(target).first_token_s(setting.num_prompt, target)
+                before = clock.table(target).permitted(setting.num_prompt, target)
                 gaps, first_token = await arrive(llm, setting, number)
-                after = clock.table(target).first_token_s(setting.num_prompt, target)
-                arrivals.append(Arrival(gaps, first_token, (before + after) / 2))
+                after = clock.table(target).permitted(setting.num_prompt, target)
+                permitted_s = (before.seconds + after.seconds) / 2
+                out_of_reach = (before.out_of_reach + after.out_of_reach) / 2
+                arrivals.append(Arrival(gaps, first_token, permitted_s, out_of_reach))
     finally:
         clock.close()
     return Found(setting.model.name, times, 1e3 * alone, 1e3 * target, arrivals)

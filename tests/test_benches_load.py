@@ -188,13 +188,29 @@ def test_what_a_prompt_is_permitted_follows_from_the_steps_times(bench: Any) -> 
     stall = bench("stall")
     # A step of n rows takes 10 ms and n more; at depth 100 twice as much.
     table = stall.StepTable(
-        {(d, n): (1 + d / 100) * (10 + n) / 1e3 for d in (0, 100) for n in (1, 8, 64)}
+        {(0, d, n): (1 + d / 100) * (10 + n) / 1e3 for d in (0, 100) for n in (1, 8, 64)}
     )
-    assert table.at(50, 10) == pytest.approx(0.030)
-    flat = stall.StepTable({(0, n): (10 + n) / 1e3 for n in (1, 64)})
-    assert flat.first_token_s(100, target_s=0.030) == pytest.approx(5 * 0.030)
+    assert table.at(0, 50)[10 - 1] == pytest.approx(0.030)
+    flat = stall.StepTable({(0, 0, n): (10 + n) / 1e3 for n in (1, 64)})
+    permitted = flat.permitted(100, target_s=0.030)
+    assert (permitted.seconds, permitted.out_of_reach) == (pytest.approx(5 * 0.030), 0)
     # A step that does not fit takes a row all the same.
-    assert flat.first_token_s(10, target_s=0.005) == pytest.approx(10 * 0.011)
+    permitted = flat.permitted(10, target_s=0.005)
+    assert (permitted.seconds, permitted.out_of_reach) == (pytest.approx(10 * 0.011), 1)
+
+
+def test_streams_get_deeper_with_every_step_that_the_prompt_takes(bench: Any) -> None:
+    stall = bench("stall")
+    # A millisecond more for every token that the streams have got, in the second step and so on.
+    table = stall.StepTable(
+        {(s, 0, n): (10 + n + s) / 1e3 for s in (0, 10) for n in (1, 8)},
+    )
+    permitted = table.permitted(15, target_s=0.015)
+    # 5 rows, 4, 3, 2 and 1, each step up to the target.
+    assert (permitted.seconds, permitted.out_of_reach) == (pytest.approx(5 * 0.015), 0)
+    permitted = table.permitted(17, target_s=0.015)
+    assert permitted.seconds == pytest.approx(5 * 0.015 + 0.016 + 0.017)
+    assert permitted.out_of_reach == pytest.approx(2 / 7)
 
 
 def test_a_prompt_arrives_while_streams_decode(long_tiny: Path, tmp_path: Path) -> None:

@@ -28,7 +28,9 @@ from edgeserve.engine.saver import Saver
 from edgeserve.engine.scheduler import ScheduledRows, Scheduler, SchedulerOutput
 from edgeserve.engine.sequence import Sequence
 from edgeserve.engine.speculation.speculator import Speculator
-from edgeserve.engine.step_times import KeysSeen, StepTimes, TimeBound
+from edgeserve.engine.step_load import KeysSeen
+from edgeserve.engine.step_times import StepTimes
+from edgeserve.engine.time_bound import TimeBound
 from edgeserve.errors import (
     ContextLengthError,
     EdgeServeError,
@@ -93,9 +95,8 @@ class Engine:
         self._half_taken: tuple[ScheduledRows, ...] = ()
         self._accounts = Accounts()
         self._recent = RecentPrompts()
-        self._step_times = StepTimes(limits.prior_s_per_row, limits.prior_s_per_key)
         self._bound = TimeBound(
-            self._step_times,
+            StepTimes(limits.prior_s_per_row, limits.prior_s_per_key),
             KeysSeen.of((len(g.caches), g.window) for g in runner.cache_groups),
             max_step_s=limits.max_step_s,
             target_itl_s=limits.target_itl_s,
@@ -234,8 +235,7 @@ class Engine:
         self._scheduler.check()
 
     def _note_step(self, output: SchedulerOutput, seconds: StepSeconds) -> None:
-        load = self._bound.load
-        self._step_times.observe(load.num_rows, load.num_keys, seconds.total)
+        self._bound.observe(seconds.total)
         if self._speculator is not None and output.num_decodes == len(output.rows):
             self._speculator.observe(output.num_rows, seconds.total - seconds.schedule)
         report = StepReport(
@@ -281,7 +281,7 @@ class Engine:
         output = self._scheduler.add_drafts(output, drafts) if drafts else output
         for rows in output.rows:
             if rows.draft:
-                self._bound.load.add(len(rows.sequence.token_ids), len(rows.draft))
+                self._bound.load.add_draft(len(rows.sequence.token_ids), len(rows.draft))
         return output
 
     def _forward(self, scheduled: Iterable[ScheduledRows]) -> list[ChooseToken | ScoreToken]:

@@ -61,7 +61,7 @@ class SchedulerOutput:
 
 
 class StepBound(Protocol):
-    """What bounds a step further than the token budget does: engine/step_times.py."""
+    """What bounds a step further than the token budget does: engine/time_bound.py."""
 
     def begin(self, decodes: Iterable[tuple[int, int]]) -> None:
         """A step with these decodes, (first position, rows) each, whatever they take."""
