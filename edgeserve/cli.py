@@ -65,6 +65,7 @@ COMMANDS = {
     "cache": Command("edgeserve.commands.cache", "print what is kept of prompts, or erase it"),
     "bench": Command("edgeserve.commands.bench", "measure how fast a model computes here"),
     "bench serve": Command("edgeserve.commands.bench_serve", "measure any server under load"),
+    "connect": Command("edgeserve.commands.connect", "print a client's settings for a server"),
     "doctor": Command("edgeserve.commands.doctor", "print what computes here, and what is missing"),
 }
 
