@@ -21,6 +21,7 @@ from edgeserve.engine_options import EngineFields, EngineOptions
 from edgeserve.errors import InvalidRequestError
 from edgeserve.loader.model_files import LicenseGate
 from edgeserve.loader.progress import Progress
+from edgeserve.model_facts import model_facts
 from edgeserve.requests import (
     Conversation,
     Prompt,
@@ -117,13 +118,8 @@ class AsyncLLM:
 
     @property
     def facts(self) -> Mapping[str, object]:
-        """What the file says of the model, by the names that llama-server gives it."""
-        model = self._model
-        return {
-            "architecture": model.metadata.values.get("general.architecture"),
-            "n_ctx_train": model.plan.max_position,
-            "n_vocab": model.tokenizer.vocab_size,
-        }
+        """What the model is, by the names that llama-server gives it."""
+        return model_facts(self._model)
 
     @property
     def has_chat_template(self) -> bool:

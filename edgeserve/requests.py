@@ -10,13 +10,14 @@ import operator
 import os
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from typing import SupportsIndex, TypedDict, cast
 
 from edgeserve.build import LoadedModel
 from edgeserve.engine.live_request import Request
 from edgeserve.errors import EdgeServeError, InvalidRequestError, NotYetError, TemplateError
 from edgeserve.text.chat_template import ChatTemplate, RenderedPrompt
+from edgeserve.text.message_order import FittedMessages, MessageOrder
 from edgeserve.text.sequence_breakers import sequence_breakers
 from edgeserve.types import Message, SamplingParams
 
@@ -102,6 +103,20 @@ class RequestBuilder:
         ids = self.tokenize(text, parse_special=parse_special, add_special=add_special)
         return self._request(text, ids, params, priority)
 
+    def infill(
+        self,
+        texts: tuple[str, str, str],
+        params: SamplingParams,
+        priority: int = 0,
+    ) -> Request:
+        """Of a prefix, a suffix, and how what is to stand between them begins."""
+        prefix, suffix, middle = texts
+        ids = self._model.tokenizer.encode_infill(prefix, suffix, middle)
+        if ids is None:
+            allowed = "left out: this model has no tokens for filling in"
+            raise InvalidRequestError("suffix", suffix, allowed)
+        return self._request(None, ids, params, priority)
+
     def chat(
         self,
         messages: Conversation,
@@ -152,6 +167,14 @@ class RequestBuilder:
             continue_final_message=continue_final_message,
             variables=variables,
         )
+
+    def fitted(self, messages: Sequence[Message]) -> FittedMessages:
+        """Checked messages in an order that the template takes."""
+        return self._order.fitted(messages)
+
+    @cached_property
+    def _order(self) -> MessageOrder:
+        return MessageOrder(self.template.preview)
 
     @property
     def template(self) -> ChatTemplate:

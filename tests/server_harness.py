@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+import queue
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +18,7 @@ import httpx
 from edgeserve import AsyncLLM
 from edgeserve.server.app import build_app
 from edgeserve.server.context import ServerContext
+from edgeserve.server.listener import Listening, base_url, bind, make_server, serve
 from edgeserve.server.models import OneModel
 
 SECONDS = 60
@@ -65,3 +69,26 @@ def text_of(events: list[Any], index: int = 0) -> str:
     """What the deltas of a choice come to."""
     choices = [c for e in events if e != "[DONE]" for c in e.get("choices", ())]
     return "".join(c["delta"].get("content") or "" for c in choices if c["index"] == index)
+
+
+@contextmanager
+def real_server(path: Path | str, **options: Any) -> Iterator[tuple[str, AsyncLLM]]:
+    """(base URL, model) of a server on a free port, on a thread of its own. `context` among the
+    options is ServerContext's."""
+    context = options.pop("context", {})
+    listening = Listening(port=0, shutdown_seconds=1)
+    bound = bind(listening)
+    model = OneModel("tiny", ("gpt-*",), created=1)
+    server = make_server(build_app(replace(ServerContext(model), **context)), listening)
+    loaded: queue.SimpleQueue[AsyncLLM] = queue.SimpleQueue()
+    load = partial(AsyncLLM.create, str(path), num_threads=1, **options)
+    serving = threading.Thread(
+        target=lambda: asyncio.run(serve(server, bound, model, load, loaded.put))
+    )
+    serving.start()
+    try:
+        yield base_url(listening, bound), loaded.get(timeout=SECONDS)
+    finally:
+        server.should_exit = True
+        serving.join(SECONDS)
+    assert not serving.is_alive()

@@ -47,6 +47,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--api-key", action="append", default=[], metavar="KEY", help="ask for it; repeats"
     )
     parser.add_argument("--no-auth", action="store_true", help="any address, no key")
+    parser.add_argument(
+        "--allow-host",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="a further name by which this machine may be asked; repeats",
+    )
     parser.add_argument("--cors", action="store_true", help="let pages of any site ask")
     parser.add_argument(
         "--ssl-certfile", type=Path, metavar="FILE", help="a certificate, for https"
@@ -115,7 +122,7 @@ async def _serve(
     from edgeserve.server.app import build_app
     from edgeserve.server.context import ServerContext
     from edgeserve.server.limits import BodyLimits
-    from edgeserve.server.listener import base_url, serve
+    from edgeserve.server.listener import base_url, make_server, serve
     from edgeserve.server.models import OneModel
 
     load = partial(
@@ -137,7 +144,7 @@ async def _serve(
     url = base_url(listening, bound)
     _say(f"edgeserve: {url}/v1 listens; {args.model} is loading")
     on_ready = partial(_say_ready, config, args, url)
-    await serve(build_app(context), listening, bound, model, load, on_ready)
+    await serve(make_server(build_app(context), listening), bound, model, load, on_ready)
 
 
 def _policy(args: argparse.Namespace, config: Config, listening: Listening) -> SecurityPolicy:
@@ -152,7 +159,7 @@ def _policy(args: argparse.Namespace, config: Config, listening: Listening) -> S
         path = config.cache_dir / "server-key"
         keys = (kept_key(path),)
         _say(f"edgeserve: API key {keys[0]} (kept in {path}; --no-auth asks for none)")
-    return SecurityPolicy(keys, args.cors, loopback, machine_name())
+    return SecurityPolicy(keys, args.cors, loopback, machine_name(), tuple(args.allow_host))
 
 
 def _say_ready(config: Config, args: argparse.Namespace, url: str, llm: AsyncLLM) -> None:

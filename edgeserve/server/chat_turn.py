@@ -1,112 +1,111 @@
-"""A ChatTask at work on a model: rendered and checked off the event loop, then a Turn of events.
-
-Text that is generated passes a parser per choice, which finds reasoning and tool calls in it.
-"""
+"""A ChatTask at work on a model: rendered and checked off the event loop, then a Turn of events."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from typing import Protocol, TypedDict, cast
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import TypedDict, cast
 
 from edgeserve.async_token_stream import AsyncTokenStream
 from edgeserve.engine.live_request import Request
 from edgeserve.errors import NotYetError
 from edgeserve.frozen import frozen
+from edgeserve.server.choice_reader import ChoiceReader
+from edgeserve.server.context import ServerContext
 from edgeserve.server.models import Served
-from edgeserve.server.turn import (
-    ChatTask,
-    ChoiceEvent,
-    ChoiceFinished,
-    TextDelta,
-    TurnEvent,
-    TurnFinished,
-)
+from edgeserve.server.turn import ChatTask, Tool, TurnEvent, TurnFinished
+from edgeserve.text.answer_reader import AnswerShape
 from edgeserve.text.chat_template import RenderedPrompt
-from edgeserve.types import LogprobsAt, TokenChunk
-
-
-class ChoiceReader(Protocol):
-    """Finds events in a choice's chunks."""
-
-    def read(self, chunk: TokenChunk) -> Iterable[ChoiceEvent]: ...
-
-
-class PlainReader:
-    """All text is the answer. Logprobs of tokens without text go with the next that has some."""
-
-    def __init__(self) -> None:
-        self._logprobs: list[LogprobsAt] = []
-
-    def read(self, chunk: TokenChunk) -> Iterable[ChoiceEvent]:
-        if chunk.logprobs is not None:
-            self._logprobs += chunk.logprobs
-        if chunk.text:
-            yield TextDelta(chunk.index, chunk.text, self._take_logprobs())
-        if chunk.finish_reason is not None:
-            reason = "length" if chunk.finish_reason == "length" else "stop"
-            yield ChoiceFinished(chunk.index, reason, self._take_logprobs())
-
-    def _take_logprobs(self) -> tuple[LogprobsAt, ...]:
-        taken, self._logprobs = tuple(self._logprobs), []
-        return taken
+from edgeserve.text.reasoning import opens_reasoning, reasoning_tags
+from edgeserve.text.tool_formats import format_of_template
+from edgeserve.types import Message
 
 
 @frozen
 class PreparedChat:
-    """A request that is ready for the engine, and what was changed on the way."""
+    """A request that is ready for the engine, what was changed on the way, and what may be in its
+    answer."""
 
     request: Request
     adjusted: tuple[str, ...]
+    shape: AnswerShape
 
 
 class ChatTurn:
     """A Turn (turn.py) over a stream of tokens."""
 
-    def __init__(self, stream: AsyncTokenStream, prepared: PreparedChat, task: ChatTask) -> None:
+    def __init__(
+        self, stream: AsyncTokenStream, prepared: PreparedChat, readers: Sequence[ChoiceReader]
+    ) -> None:
         self._stream = stream
-        self._task = task
+        self._readers = readers
         self.adjusted = prepared.adjusted
         self.relaxed: tuple[str, ...] = ()
         self.num_prompt_tokens = len(prepared.request.prompt_token_ids)
 
     async def __aiter__(self) -> AsyncIterator[TurnEvent]:
-        readers: Mapping[int, ChoiceReader] = {n: PlainReader() for n in range(self._task.params.n)}
         async for chunk in self._stream:
-            for event in readers[chunk.index].read(chunk):
+            for event in self._readers[chunk.index].read(chunk):
                 yield event
         output = self._stream.output
         assert output is not None  # the stream has ended without an error
-        yield TurnFinished(output)
+        yield TurnFinished(output, sum(reader.reasoning_tokens for reader in self._readers))
 
     async def aclose(self) -> None:
         await self._stream.aclose()
 
 
-async def open_turn(served: Served, task: ChatTask) -> ChatTurn:
+async def open_turn(server: ServerContext, served: Served, task: ChatTask) -> ChatTurn:
     """Renders, tokenises and checks, and queues the request.
 
     Raises InvalidRequestError, ContextLengthError, TemplateError, QueueFullError, NotYetError.
     """
-    prepared = await asyncio.to_thread(prepare_chat, served, task)
-    return ChatTurn(served.llm.open(prepared.request), prepared, task)
+    prepared = await asyncio.to_thread(prepare_chat, served, task, server.strict_templates)
+    choices = range(task.params.n)
+    readers = [ChoiceReader(index, prepared.shape, server.new_id) for index in choices]
+    return ChatTurn(served.llm.open(prepared.request), prepared, readers)
 
 
-def prepare_chat(served: Served, task: ChatTask) -> PreparedChat:
+def prepare_chat(served: Served, task: ChatTask, strict_templates: bool) -> PreparedChat:
     """The part of a turn that computes: for a thread, not for the event loop."""
     if task.constraint is not None:
         raise NotYetError(task.constraint.where)
     if task.tool_choice.mode == "required":
         raise NotYetError("a tool choice that forces a call")
-    request = served.llm.requests.chat(
-        task.messages, task.params, priority=task.priority, **_template_fields(task)
+    messages, adjusted = _ordered(served, task, strict_templates)
+    fields = _template_fields(task, messages)
+    builder = served.llm.requests
+    request = builder.chat(messages, task.params, priority=task.priority, **fields)
+    source = builder.template.source
+    tags = reasoning_tags(source)
+    shape = AnswerShape(
+        tags=tags,
+        opened=opens_reasoning(request.prompt or "", tags),
+        form=format_of_template(source),
+        tools=offered(task),
     )
-    return PreparedChat(request, task.adjusted)
+    return PreparedChat(request, adjusted, shape)
 
 
-def render_chat(served: Served, task: ChatTask) -> RenderedPrompt:
+def render_chat(served: Served, task: ChatTask, strict_templates: bool) -> RenderedPrompt:
     """The prompt that a task would be read as. It computes, too."""
-    return served.llm.requests.render(task.messages, **_template_fields(task))
+    messages, _ = _ordered(served, task, strict_templates)
+    return served.llm.requests.render(messages, **_template_fields(task, messages))
+
+
+def offered(task: ChatTask) -> tuple[Tool, ...]:
+    """The tools that the model is told of."""
+    return () if task.tool_choice.mode == "none" else task.tools
+
+
+def _ordered(
+    served: Served, task: ChatTask, strict_templates: bool
+) -> tuple[Sequence[Message], tuple[str, ...]]:
+    """Messages as the template takes them, and how they differ from what was sent."""
+    if strict_templates:
+        return task.messages, task.adjusted
+    fitted = served.llm.requests.fitted(task.messages)
+    return fitted.messages, task.adjusted + fitted.adjusted
 
 
 class _TemplateFields(TypedDict):
@@ -116,17 +115,16 @@ class _TemplateFields(TypedDict):
     variables: Mapping[str, object] | None
 
 
-def _template_fields(task: ChatTask) -> _TemplateFields:
-    last = task.messages[-1]
+def _template_fields(task: ChatTask, messages: Sequence[Message]) -> _TemplateFields:
+    last = messages[-1]
     continues = task.continues
     if continues is None and task.adds_generation_prompt is not True:
         is_text = last["role"] == "assistant" and bool(last.get("content"))
         continues = is_text and not last.get("tool_calls")
-    offered = () if task.tool_choice.mode == "none" else task.tools
     return {
         "add_generation_prompt": task.adds_generation_prompt,
         "continue_final_message": bool(continues),
-        "tools": [tool.for_template() for tool in offered] or None,
+        "tools": [tool.as_openai() for tool in offered(task)] or None,
         "variables": _variables(task),
     }
 

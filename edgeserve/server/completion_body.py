@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
+from typing import Protocol, cast
 
 from edgeserve import sampling_fields
 from edgeserve.errors import InvalidRequestError, NotYetError
@@ -26,6 +26,7 @@ class CompletionBody:
     prompts: tuple[RawPrompt, ...]
     params: SamplingParams
     suffix: str | None
+    middle: str
     echoes: bool
     only_echoes: bool
     streams: bool
@@ -35,8 +36,29 @@ class CompletionBody:
     priority: int
 
 
+class ReadBody(Protocol):
+    def __call__(self, body: Fields, *, vocab_size: int) -> CompletionBody: ...
+
+
 def completion_body(body: Fields, *, vocab_size: int) -> CompletionBody:
     """Raises InvalidRequestError naming the field, and the index of a prompt that is wrong."""
+    prompts = prompts_of(body.raw("prompt"), vocab_size)
+    return _body(body, prompts, body.text("suffix") or None, "", vocab_size)
+
+
+def infill_body(body: Fields, *, vocab_size: int) -> CompletionBody:
+    """llama-server's `/infill`: a prefix, a suffix, and in `prompt` how the middle begins."""
+    prefix, suffix = body.text("input_prefix") or "", body.text("input_suffix") or ""
+    return _body(body, (prefix,), suffix, body.text("prompt") or "", vocab_size)
+
+
+def _body(
+    body: Fields,
+    prompts: tuple[RawPrompt, ...],
+    suffix: str | None,
+    middle: str,
+    vocab_size: int,
+) -> CompletionBody:
     constraint = constraint_of(body)
     if constraint is not None:
         raise NotYetError(constraint.where)
@@ -51,14 +73,15 @@ def completion_body(body: Fields, *, vocab_size: int) -> CompletionBody:
     parse_special = body.flag("parse_special")
     add_special = body.flag("add_special_tokens")
     return CompletionBody(
-        prompts=prompts_of(body.raw("prompt"), vocab_size),
+        prompts=prompts,
         params=params_with(
             sampling_fields_of(body, vocab_size=vocab_size),
             max_tokens=1 if max_tokens == 0 else max_tokens,
             logprobs=num_logprobs,
             prompt_logprobs=num_logprobs if echoes else None,
         ),
-        suffix=body.text("suffix") or None,
+        suffix=suffix,
+        middle=middle,
         echoes=echoes,
         only_echoes=max_tokens == 0,
         streams=streams,

@@ -79,7 +79,9 @@ class Exchange:
         async with AsyncExitStack() as stack:
             served = await stack.enter_async_context(self._server.registry.use(body.text("model")))
             asked = self._surface.read(body, served)
-            turn = await while_connected(request.receive, open_turn(served, asked.task))
+            turn = await while_connected(
+                request.receive, open_turn(self._server, served, asked.task)
+            )
             stack.push_async_callback(turn.aclose)
             headers = notes(body, turn)
             if asked.streams:

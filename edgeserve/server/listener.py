@@ -80,9 +80,13 @@ class _Server(uvicorn.Server):
                 signal.signal(number, before[number])
 
 
+def make_server(app: ASGIApp, listening: Listening) -> uvicorn.Server:
+    """What `serve` runs; its `should_exit` ends it."""
+    return _Server(_config(app, listening))
+
+
 async def serve(
-    app: ASGIApp,
-    listening: Listening,
+    server: uvicorn.Server,
     bound: socket.socket,
     model: OneModel,
     load: Callable[[], Awaitable[AsyncLLM]],
@@ -90,7 +94,6 @@ async def serve(
 ) -> None:
     """Until it is told to end (SIGINT, SIGTERM). Raises what loading raised."""
     sys.setswitchinterval(_SWITCH_SECONDS)
-    server = _Server(_config(app, listening))
     loading = asyncio.ensure_future(_load(model, load, on_ready, server))
     try:
         await server.serve(sockets=[bound])

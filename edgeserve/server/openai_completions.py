@@ -12,9 +12,14 @@ from starlette.routing import Route
 
 from edgeserve.async_token_stream import AsyncTokenStream
 from edgeserve.engine.live_request import Request as EngineRequest
-from edgeserve.errors import NotYetError
+from edgeserve.errors import InvalidRequestError
 from edgeserve.frozen import frozen
-from edgeserve.server.completion_body import CompletionBody, completion_body
+from edgeserve.server.completion_body import (
+    CompletionBody,
+    ReadBody,
+    completion_body,
+    infill_body,
+)
 from edgeserve.server.context import ServerContext
 from edgeserve.server.errors import openai_body, problem_of
 from edgeserve.server.exchange import GONE, error_response, header_text, json_response
@@ -28,12 +33,16 @@ from edgeserve.types import LogprobsAt, RequestOutput, TokenChunk
 
 
 def routes(server: ServerContext) -> Sequence[Route]:
-    return [Route("/completions", _Completions(server).answer, methods=["POST"])]
+    return [
+        Route("/completions", _Completions(server, completion_body).answer, methods=["POST"]),
+        Route("/infill", _Completions(server, infill_body).answer, methods=["POST"]),
+    ]
 
 
 class _Completions:
-    def __init__(self, server: ServerContext) -> None:
+    def __init__(self, server: ServerContext, read: ReadBody) -> None:
         self._server = server
+        self._read = read
 
     async def answer(self, request: Request) -> Response | EventStream:
         try:
@@ -48,7 +57,7 @@ class _Completions:
         async with AsyncExitStack() as stack:
             registry = self._server.registry
             served = await stack.enter_async_context(registry.use(fields.text("model")))
-            body = completion_body(fields, vocab_size=served.vocab_size)
+            body = self._read(fields, vocab_size=served.vocab_size)
             requests = await asyncio.to_thread(_requests, served, body)
             job = _Job(self._head(served), served, body, _open(served, requests, stack))
             headers = _notes(fields.unread())
@@ -73,19 +82,24 @@ def _notes(ignored: Sequence[str]) -> Mapping[str, str]:
 
 def _requests(served: Served, body: CompletionBody) -> list[EngineRequest]:
     """Tokenises all prompts: for a thread."""
-    if body.suffix is not None:
-        raise NotYetError("suffix")
-    make = served.llm.requests.raw
-    return [
-        make(
+    builder = served.llm.requests
+    found: list[EngineRequest] = []
+    for at, prompt in enumerate(body.prompts):
+        if body.suffix is not None:
+            if not isinstance(prompt, str):
+                raise InvalidRequestError(f"prompt[{at}]", "token ids", "text beside a suffix")
+            texts = (prompt, body.suffix, body.middle)
+            found.append(builder.infill(texts, body.params, body.priority))
+            continue
+        request = builder.raw(
             {"prompt": prompt} if isinstance(prompt, str) else {"prompt_token_ids": prompt},
             body.params,
             body.priority,
             parse_special=body.parse_special,
             add_special=body.add_special_tokens,
         )
-        for prompt in body.prompts
-    ]
+        found.append(request)
+    return found
 
 
 def _open(

@@ -27,14 +27,15 @@ _OPEN_ON_LOOPBACK = frozenset(("/health", "/metrics"))
 class SecurityPolicy:
     """`keys`: one of them must be shown; without any, none is asked for. `any_origin` is --cors.
 
-    `is_loopback` says that only this machine reaches the server. `machine_name` is a Host that is
-    right as well.
+    `is_loopback` says that only this machine reaches the server. `machine_name` and `hosts`
+    are Hosts that are right as well.
     """
 
     keys: tuple[str, ...] = ()
     any_origin: bool = False
     is_loopback: bool = True
     machine_name: str = ""
+    hosts: tuple[str, ...] = ()
 
 
 ShapeOf = Callable[[str], ErrorShape]
@@ -71,7 +72,7 @@ class Security:
 
     def _foreign(self, headers: Mapping[str, str], origin: str | None) -> Problem | None:
         host = headers.get("host")
-        if host is not None and not _is_own_host(host, self._policy.machine_name):
+        if host is not None and not self._is_own_host(host):
             message = (
                 f"Host {host!r} is not this machine; ask for localhost or its address, or bind a "
                 "name of your own with --allow-host"
@@ -82,11 +83,18 @@ class Security:
             return Problem(403, message, "permission_error", code="foreign_origin")
         return None
 
+    def _is_own_host(self, host: str) -> bool:
+        name = _without_port(host).lower().rstrip(".")
+        own = ("localhost", self._policy.machine_name, *self._policy.hosts)
+        if name in map(str.lower, own) or name.endswith(_LOCAL_SUFFIXES):
+            return True
+        return _is_private_address(name)
+
     def _unauthorised(self, path: str, headers: Mapping[str, str]) -> Problem | None:
         keys = self._policy.keys
         if not keys or (self._policy.is_loopback and path in _OPEN_ON_LOOPBACK):
             return None
-        shown = _key_shown(headers).encode()
+        shown = _key_shown(headers).encode("latin-1")
         if sum(hmac.compare_digest(shown, key.encode()) for key in keys):
             return None
         message = "the API key is wrong" if shown else "no API key was given; send Bearer KEY"
@@ -103,13 +111,6 @@ def _key_shown(headers: Mapping[str, str]) -> str:
     if scheme.lower() == "bearer" and key.strip():
         return key.strip()
     return headers.get("x-api-key", "").strip()
-
-
-def _is_own_host(host: str, machine_name: str) -> bool:
-    name = _without_port(host).lower().rstrip(".")
-    if name in ("localhost", machine_name.lower()) or name.endswith(_LOCAL_SUFFIXES):
-        return True
-    return _is_private_address(name)
 
 
 def _without_port(host: str) -> str:

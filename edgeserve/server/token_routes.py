@@ -20,7 +20,7 @@ from edgeserve.server.limits import read_body
 from edgeserve.server.models import Served
 from edgeserve.server.sse import ClientGoneError
 
-Work = Callable[[Fields, Served], object]
+Work = Callable[[ServerContext, Fields, Served], object]
 
 
 def routes(server: ServerContext) -> Sequence[Route]:
@@ -38,7 +38,7 @@ def _endpoint(server: ServerContext, work: Work) -> Callable[[Request], Awaitabl
         try:
             body = await read_body(request, server.limits)
             async with server.registry.use(body.text("model")) as served:
-                return json_response(await asyncio.to_thread(work, body, served))
+                return json_response(await asyncio.to_thread(work, server, body, served))
         except ClientGoneError:
             return GONE
         except Exception as error:  # the boundary: whatever broke, the client gets a body of it
@@ -47,7 +47,7 @@ def _endpoint(server: ServerContext, work: Work) -> Callable[[Request], Awaitabl
     return endpoint
 
 
-def tokenize(body: Fields, served: Served) -> object:
+def tokenize(_: ServerContext, body: Fields, served: Served) -> object:
     """`content` to ids; with `with_pieces` their texts too, as bytes where they are no text."""
     text = body.text("content")
     if text is None:
@@ -63,7 +63,7 @@ def tokenize(body: Fields, served: Served) -> object:
     return {"tokens": [{"id": i, "piece": _piece(served.token_bytes(i))} for i in ids]}
 
 
-def detokenize(body: Fields, served: Served) -> object:
+def detokenize(_: ServerContext, body: Fields, served: Served) -> object:
     given = body.items("tokens")
     if given is None:
         raise InvalidRequestError("tokens", None, "a list of token ids")
@@ -72,9 +72,9 @@ def detokenize(body: Fields, served: Served) -> object:
     return {"content": served.llm.requests.detokenize([i for i in found if i is not None])}
 
 
-def apply_template(body: Fields, served: Served) -> object:
+def apply_template(server: ServerContext, body: Fields, served: Served) -> object:
     task = chat_body(body, vocab_size=served.vocab_size).task
-    return {"prompt": render_chat(served, task).plain}
+    return {"prompt": render_chat(served, task, server.strict_templates).plain}
 
 
 def _piece(data: bytes) -> object:

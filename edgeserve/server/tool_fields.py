@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from edgeserve.errors import InvalidRequestError
 from edgeserve.server.fields import Fields, fields_of
 from edgeserve.server.turn import Tool, ToolChoice
+from edgeserve.text.tool_descriptions import tools_of as described_tools
 
 _CHOICES: Mapping[str, ToolChoice] = {
     "none": ToolChoice("none"),
@@ -18,34 +19,7 @@ _CHOICES: Mapping[str, ToolChoice] = {
 
 def tools_of(body: Fields) -> tuple[Tool, ...]:
     """`tools`, or the legacy `functions`."""
-    tools: list[Tool] = []
-    for given in body.objects("tools") or ():
-        kind = given.raw("type")
-        if kind not in (None, "function"):
-            raise InvalidRequestError(given.path("type"), kind, "function")
-        function = given.object("function")
-        if function is None:
-            raise InvalidRequestError(given.path("function"), None, "an object")
-        tools.append(tool_of(function))
-    if not tools:
-        tools = [tool_of(function) for function in body.objects("functions") or ()]
-    names = [tool.name for tool in tools]
-    for name in names:
-        if names.count(name) > 1:
-            raise InvalidRequestError("tools", name, "each name once")
-    return tuple(tools)
-
-
-def tool_of(function: Fields) -> Tool:
-    name = function.text("name")
-    if not name:
-        raise InvalidRequestError(function.path("name"), name, "a tool's name")
-    return Tool(
-        name,
-        function.text("description"),
-        function.mapping("parameters") or None,
-        function.flag("strict") or False,
-    )
+    return described_tools(body.items("tools") or body.items("functions"))
 
 
 def tool_choice_of(body: Fields, tools: Sequence[Tool]) -> ToolChoice:

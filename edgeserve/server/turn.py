@@ -10,31 +10,13 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Literal, Protocol
 
 from edgeserve.frozen import frozen
+from edgeserve.text.tool_descriptions import Tool as Tool
 from edgeserve.types import LogprobsAt, Message, RequestOutput, SamplingParams
 
 FinishReason = Literal["stop", "length", "tool_calls"]
 
 
 # --- what is asked -------------------------------------------------------------------------------
-
-
-@frozen
-class Tool:
-    """A function that the model may call. `parameters` is a JSON schema; None takes any object."""
-
-    name: str
-    description: str | None = None
-    parameters: Mapping[str, object] | None = None
-    strict: bool = False
-
-    def for_template(self) -> dict[str, object]:
-        """In OpenAI's shape, which chat templates read."""
-        function: dict[str, object] = {"name": self.name}
-        if self.description is not None:
-            function["description"] = self.description
-        properties: dict[str, object] = {"type": "object", "properties": {}}
-        function["parameters"] = properties if self.parameters is None else self.parameters
-        return {"type": "function", "function": function}
 
 
 @frozen

@@ -129,6 +129,16 @@ class ChatTemplate:
         has_bos = self._bos_token != "" and text.startswith(self._bos_token)
         return RenderedPrompt(text, guard, has_bos)
 
+    def preview(self, messages: Sequence[Message]) -> str | None:
+        """Messages of plain text as it renders them, without a generation prompt; None if it
+        refuses. Raises TemplateLimitError."""
+        try:
+            return self.render(messages, add_generation_prompt=False).plain
+        except TemplateLimitError:
+            raise
+        except TemplateError:
+            return None
+
     def _render(
         self, variables: Mapping[str, object], meter: Meter, disguise: Disguise | None = None
     ) -> str:

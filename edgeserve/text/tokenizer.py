@@ -93,6 +93,18 @@ class Tokenizer:
             ids += [part] if isinstance(part, int) else self._engine.encode(part)
         return ids
 
+    def encode_infill(self, prefix: str, suffix: str, middle: str = "") -> list[int] | None:
+        """What asks for the text between `prefix` and `suffix` that begins with `middle`; None
+        for a model that fills nothing in. Control tokens in the texts are text."""
+        ids = self._vocabulary.infill_ids
+        if ids is None:
+            return None
+        bos = self._vocabulary.bos_id if self._vocabulary.adds_bos else None
+        found = [] if bos is None else [bos]
+        for token_id, text in zip(ids, (prefix, suffix, middle), strict=True):
+            found += [token_id, *self.encode_continuation(text)]
+        return found
+
     def is_control(self, token_id: int) -> bool:
         """Whether the token is for control, and so not part of the text by default."""
         return bool(self._kind(token_id) & (CONTROL | UNKNOWN))

@@ -47,7 +47,8 @@ class VocabularyDefaults:
 @frozen(kw_only=True)
 class Vocabulary:
     """Tokens by id. `kinds` has a byte of bits per token (stop_tokens.py). Tokens among
-    `left_strip_ids` and `right_strip_ids` swallow the white space before and after them."""
+    `left_strip_ids` and `right_strip_ids` swallow the white space before and after them.
+    `infill_ids` stand before a prefix, a suffix, and what is to be filled in between."""
 
     tokens: Sequence[str]
     kinds: bytes
@@ -60,6 +61,7 @@ class Vocabulary:
     adds_space_prefix: bool
     left_strip_ids: frozenset[int]
     right_strip_ids: frozenset[int]
+    infill_ids: tuple[int, int, int] | None = None
 
     def ids_of_kind(self, kinds: int) -> list[int]:
         """The ids of tokens that have one of these bits, in order."""
@@ -97,7 +99,16 @@ def read_vocabulary(metadata: Metadata, defaults: VocabularyDefaults) -> Vocabul
         adds_space_prefix=fields.flag("add_space_prefix", defaults.adds_space_prefix),
         left_strip_ids=left_strip_ids,
         right_strip_ids=right_strip_ids,
+        infill_ids=_infill_ids(roles),
     )
+
+
+def _infill_ids(roles: Mapping[str, int]) -> tuple[int, int, int] | None:
+    found = [roles.get(role) for role in ("fim_pre", "fim_suf", "fim_mid")]
+    prefix, suffix, middle = found
+    if prefix is None or suffix is None or middle is None:
+        return None
+    return prefix, suffix, middle
 
 
 def _read_tokens(fields: TokenizerFields) -> Sequence[str]:
