@@ -16,6 +16,7 @@ from edgeserve.config import Config
 from edgeserve.engine.engine import Engine
 from edgeserve.engine.limits import EngineLimits
 from edgeserve.engine.speculation.draft_lengths import PayingLengths
+from edgeserve.engine.speculation.lookahead import Lookahead
 from edgeserve.engine.speculation.lookup import Lookup
 from edgeserve.engine.speculation.proposer import Proposer
 from edgeserve.engine.speculation.row_times import RowTimes
@@ -261,6 +262,8 @@ def _proposers(
     if options.speculation == "off" or _is_recurrent(plan):
         return []
     lookup = Lookup()
+    if options.speculation == "lookahead":
+        return [lookup, Lookahead()]
     if draft_file is None:
         return [lookup]
     return [lookup, _draft_model(draft_file, limits, options, config, clock)]

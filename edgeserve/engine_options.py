@@ -14,7 +14,7 @@ DTYPE_BYTES: Mapping[str, int] = {"float32": 4, "float64": 8}
 """What the oracle computes in, by numpy's name."""
 
 _DEVICES = ("auto", "cpu", "oracle")
-_SPECULATIONS = ("auto", "off", "ngram")
+_SPECULATIONS = ("auto", "off", "ngram", "lookahead")
 _BOUNDS = {
     "num_threads": (1, 1024),
     "max_model_len": (2, None),  # a token of prompt and one of answer
@@ -53,7 +53,8 @@ class EngineOptions:
     and "q4_0" quarters, for some of the precision. Without `prefix_caching` every prompt is
     computed whole. `target_itl_ms` is what a prompt may make live streams wait between tokens; by
     default four times what they would wait without it. `speculation` "auto" and "ngram" guess what
-    comes next from what was said before, where that pays; "off" computes one token at a time.
+    comes next from what was said before, where that pays; "lookahead" also from what the model says
+    after wrong guesses; "off" computes one token at a time.
     `draft_model` names a smaller model with the same vocabulary, which "auto" then asks too.
     `disk_cache` is bytes on disk for what prefix caching keeps, which a restart then finds again; 0
     or False keeps nothing there, None what the environment says.

@@ -23,6 +23,7 @@ from edgeserve.engine.engine import Engine, EngineLimits
 from edgeserve.engine.live_request import Request
 from edgeserve.engine.sequence import Sequence as Line
 from edgeserve.engine.speculation.draft_lengths import PayingLengths
+from edgeserve.engine.speculation.lookahead import Lookahead
 from edgeserve.engine.speculation.lookup import Lookup
 from edgeserve.engine.speculation.row_times import RowTimes
 from edgeserve.engine.speculation.speculator import FixedLength, Speculator
@@ -64,6 +65,8 @@ class Machine:
     """Of ten guesses, so many are wrong."""
     looks_up: bool = False
     """Guesses are looked up in what was said, and as long as they pay by the clock."""
+    looks_ahead: bool = False
+    """Guesses are what the model said after wrong ones, `draft_length` or 5 tokens of them."""
     disk: bool = False
     """Blocks are kept in a store that all engines of a workshop share."""
 
@@ -203,7 +206,10 @@ class Workshop:
         model = self._model(machine.kv_type, machine.num_threads)
         speculator = None
         vocab_size = model.tokenizer.vocab_size
-        if guesses is not None and machine.looks_up:
+        if guesses is not None and machine.looks_ahead:
+            lengths = FixedLength(machine.draft_length or 5)
+            speculator = Speculator([Lookahead()], lengths, vocab_size)
+        elif guesses is not None and machine.looks_up:
             speculator = Speculator([Lookup()], PayingLengths(RowTimes()), vocab_size)
         elif guesses is not None and machine.draft_length > 0:
             speculator = Speculator([guesses], FixedLength(machine.draft_length), vocab_size)
@@ -261,6 +267,7 @@ def random_machine(random: Random, num_blocks: Sequence[int], kv_types: Sequence
         lies=random.choice([0, 3, 10]),
         looks_up=random.random() < 0.25,
         disk=prefix_caching and random.random() < 0.5,
+        looks_ahead=random.random() < 0.2,
     )
 
 

@@ -23,7 +23,10 @@ def add_engine_arguments(parser: argparse.ArgumentParser) -> None:
         help="f16, or q8_0 or q4_0 to save memory",
     )
     parser.add_argument(
-        "--speculation", default="auto", metavar="HOW", help="auto; off computes a token at a time"
+        "--speculation",
+        default="auto",
+        metavar="HOW",
+        help="auto; lookahead guesses more; off computes a token at a time",
     )
     parser.add_argument(
         "--draft-model", metavar="MODEL", help="a smaller one of the same vocabulary, to guess with"

@@ -331,7 +331,7 @@ class Engine:
         self._scheduler.advance(sequence, rows.num_tokens)
         position = sequence.num_computed_tokens - rows.num_logits_rows + len(rows.draft)
         draft = iter(rows.draft)
-        sequence.num_draft_tokens += len(rows.draft)
+        sequence.note_draft(rows.draft, answers)
         for answer in answers:
             if not answer.finite:
                 events.append(self._fail(sequence.request_id, NonFiniteLogitsError(position)))

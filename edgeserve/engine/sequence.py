@@ -5,7 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from edgeserve.cache.block_tables import BlockTables
+from edgeserve.frozen import frozen
+from edgeserve.runner.batch import TokenResult
 from edgeserve.types import FinishReason, ResolvedSampling, SamplingParams
+
+
+@frozen
+class VerifiedDraft:
+    """A draft that began at position `first`, and what was answered there and after each of its
+    tokens: also after those that were wrong."""
+
+    first: int
+    draft: tuple[int, ...]
+    answers: tuple[int, ...]
 
 
 @dataclass(slots=True, eq=False)
@@ -19,7 +31,7 @@ class Sequence:
     mirostat's, after the last token. `forks` is the request's first choice, whose prompt this one
     shares. `prefix_hashes` are those of its full blocks; the one that is `awaited` is of a block
     which another sequence is about to compute. Lower `rank`s go first: the scheduler makes them of
-    arrival and `priority`.
+    arrival and `priority`. `verified` is its newest draft.
     """
 
     request_id: str
@@ -45,6 +57,7 @@ class Sequence:
     forks: Sequence | None = None
     prefix_hashes: list[bytes] = field(default_factory=list[bytes])
     awaited: bytes | None = None
+    verified: VerifiedDraft | None = None
 
     def __post_init__(self) -> None:
         self.num_prompt_tokens = len(self.token_ids)
@@ -93,6 +106,13 @@ class Sequence:
         """Tokens that would end the sequence before `min_tokens`, were so many more there."""
         num_output = self.num_output_tokens + num_ahead
         return sorted(self.stop_ids) if num_output < self.params.min_tokens else []
+
+    def note_draft(self, draft: tuple[int, ...], answers: list[TokenResult]) -> None:
+        """A draft's rows were computed, which gave these answers, and none is taken yet."""
+        if draft:
+            self.num_draft_tokens += len(draft)
+            said = tuple(answer.token_id for answer in answers)
+            self.verified = VerifiedDraft(len(self.token_ids), draft, said)
 
     def history(self, ahead: tuple[int, ...] = ()) -> list[int]:
         """Tokens so far and those `ahead`, where the sampler needs them."""
