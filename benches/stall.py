@@ -220,12 +220,14 @@ class Found:
     model: str
     times: float
     alone_ms: float
+    alone_p99_ms: float
     target_ms: float
     arrivals: list[Arrival]
 
     def lines(self) -> Iterator[str]:
         yield (
             f"{self.model}: decode-only {self.alone_ms:.1f} ms, "
+            f"p99 {self.alone_p99_ms:.1f}, "
             f"target {self.times:g} x = {self.target_ms:.1f} ms"
         )
         for arrival in self.arrivals:
@@ -295,8 +297,8 @@ class Streams:
             self._moved.set()
 
 
-async def alone_s(setting: Setting) -> float:
-    """A decode-only step, as the streams' callers see it."""
+async def alone(setting: Setting) -> Spread:
+    """Decode-only steps, as the streams' callers see them: p99 is what the machine does to them."""
     async with await AsyncLLM.create(str(setting.model), **setting.options()) as llm:
         streams = Streams(llm, setting.num_streams)
         await streams.reach(_SETTLE)
@@ -304,7 +306,7 @@ async def alone_s(setting: Setting) -> float:
         await streams.reach(_ALONE)
         gaps = streams.gaps(begin, time.perf_counter())
         await streams.close()
-    return statistics.median(gaps)
+    return Spread.of(gaps)
 
 
 async def arrive(llm: AsyncLLM, setting: Setting, seed: int) -> tuple[Spread, float]:
@@ -322,8 +324,8 @@ async def arrive(llm: AsyncLLM, setting: Setting, seed: int) -> tuple[Spread, fl
 
 
 async def measure(setting: Setting, times: float, num_rounds: int) -> Found:
-    alone = await alone_s(setting)
-    target = times * alone
+    without = await alone(setting)
+    target = times * without.p50 / 1e3
     clock = StepClock(setting)
     arrivals: list[Arrival] = []
     try:
@@ -338,7 +340,7 @@ async def measure(setting: Setting, times: float, num_rounds: int) -> Found:
                 arrivals.append(Arrival(gaps, first_token, permitted_s, out_of_reach))
     finally:
         clock.close()
-    return Found(setting.model.name, times, 1e3 * alone, 1e3 * target, arrivals)
+    return Found(setting.model.name, times, without.p50, without.p99, 1e3 * target, arrivals)
 
 
 def arguments() -> argparse.Namespace:
