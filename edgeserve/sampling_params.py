@@ -25,7 +25,8 @@ MAX_REPEAT_WINDOW = 2**20
 
 @frozen
 class SamplingDefaults:
-    """What stands in for sampling fields that a request leaves out, and where it came from."""
+    """What stands in for sampling fields that a request leaves out, and where it came from. Each
+    field is as in SamplingParams; `samplers` None is their usual order."""
 
     temperature: float = 0.8
     top_p: float = 0.95
@@ -33,6 +34,13 @@ class SamplingDefaults:
     min_p: float = 0.05
     repetition_penalty: float = 1.0
     origin: str = "edgeserve"
+    repeat_last_n: int = -1
+    xtc_probability: float = 0.0
+    xtc_threshold: float = 0.1
+    mirostat: int = 0
+    mirostat_tau: float = 5.0
+    mirostat_eta: float = 0.1
+    samplers: tuple[str, ...] | None = None
 
 
 # What each number may be, both ends included; None is no bound.
@@ -218,20 +226,24 @@ class SamplingParams:
             dynatemp_exponent=pick(self.dynatemp_exponent, 1.0),
             typical_p=pick(self.typical_p, 1.0),
             top_n_sigma=max(0.0, pick(self.top_n_sigma, 0.0)),
-            xtc_probability=pick(self.xtc_probability, 0.0),
-            xtc_threshold=pick(self.xtc_threshold, 0.1),
+            xtc_probability=pick(self.xtc_probability, defaults.xtc_probability),
+            xtc_threshold=pick(self.xtc_threshold, defaults.xtc_threshold),
             dry_multiplier=pick(self.dry_multiplier, 0.0),
             dry_base=pick(self.dry_base, 1.75),
             dry_allowed_length=2 if self.dry_allowed_length is None else self.dry_allowed_length,
             dry_window=_window(self.dry_penalty_last_n, MAX_REPEAT_WINDOW),
             breakers=breakers,
-            penalty_window=_window(self.repeat_last_n, _MAX_INT32),
-            mirostat=self.mirostat == 2,
-            mirostat_tau=pick(self.mirostat_tau, 5.0),
-            mirostat_eta=pick(self.mirostat_eta, 0.1),
+            penalty_window=_window(
+                defaults.repeat_last_n if self.repeat_last_n is None else self.repeat_last_n,
+                _MAX_INT32,
+            ),
+            mirostat=pick(self.mirostat, defaults.mirostat) == 2,
+            mirostat_tau=pick(self.mirostat_tau, defaults.mirostat_tau),
+            mirostat_eta=pick(self.mirostat_eta, defaults.mirostat_eta),
             min_keep=self.min_keep or 0,
         )
-        return knobs.in_order(SAMPLERS if self.samplers is None else self.samplers)
+        order = defaults.samplers if self.samplers is None else self.samplers
+        return knobs.in_order(SAMPLERS if order is None else order)
 
 
 def _window(last_n: int | None, most: int) -> int:

@@ -34,7 +34,7 @@ from edgeserve.runner.native_weights import NativeWeights
 from edgeserve.runner.oracle_runner import OracleRunner
 from edgeserve.runner.runner import TensorSource
 from edgeserve.text.tokenizer import Tokenizer, build_tokenizer
-from edgeserve.types import Metadata
+from edgeserve.types import Metadata, SamplingParams
 
 from .tiny_models import write_tiny_model
 from .tiny_vocabularies import byte_level_vocabulary
@@ -158,10 +158,51 @@ def test_sampling_defaults_come_from_the_file(tmp_path: Path) -> None:
     assert model.engine.defaults == model.defaults
 
 
-def test_sampling_default_that_no_request_may_have_is_the_files_defect(tmp_path: Path) -> None:
-    metadata = {"general.sampling.top_p": 1.5}
+FILES_SAMPLING = {
+    "temp": 0.5,
+    "penalty_last_n": 64,
+    "penalty_repeat": 1.25,
+    "xtc_probability": 0.25,
+    "xtc_threshold": 0.125,
+    "mirostat": 2,
+    "mirostat_tau": 4.0,
+    "mirostat_eta": 0.5,
+    "sequence": "temp;typ-p;xtc;topk;penalties",
+}
+
+
+def test_every_sampling_key_of_the_file_reaches_requests_that_do_not_say(tmp_path: Path) -> None:
+    metadata = {f"general.sampling.{key}": value for key, value in FILES_SAMPLING.items()}
+    defaults = load(write_tiny_model(tmp_path / "m.gguf", "llama", metadata=metadata)).defaults
+    own = SamplingParams().resolved(defaults)
+    assert (own.penalty_window, own.repetition_penalty) == (64, 1.25)
+    assert (own.mirostat, own.mirostat_tau, own.mirostat_eta) == (True, 4.0, 0.5)
+    assert own.samplers == ("temperature", "penalties", "mirostat")
+    other = SamplingParams(mirostat=0, top_k=5, typical_p=0.5).resolved(defaults)
+    assert (other.xtc_probability, other.xtc_threshold) == (0.25, 0.125)
+    assert other.samplers == ("temperature", "typical_p", "xtc", "top_k", "penalties")
+    ordered = SamplingParams(samplers=["top_k"], top_k=5, mirostat=0).resolved(defaults)
+    assert (ordered.top_k, ordered.temperature, ordered.samplers) == (5, 1.0, ())
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("top_p", 1.5),
+        ("mirostat", 1),
+        ("penalty_last_n", 2**31),
+        ("xtc_threshold", 2.0),
+        ("sequence", "top_k;infill"),
+        ("sequence", "top_k;top-k"),
+        ("sequence", 3),
+    ],
+)
+def test_sampling_default_that_no_request_may_have_is_the_files_defect(
+    tmp_path: Path, key: str, value: object
+) -> None:
+    metadata = {f"general.sampling.{key}": value}
     file = write_tiny_model(tmp_path / "m.gguf", "llama", metadata=metadata)
-    with pytest.raises(ModelFileError, match=r"general\.sampling\.top_p \(byte \d+\)"):
+    with pytest.raises(ModelFileError, match=rf"general\.sampling\.{key} \(byte \d+\)"):
         load(file)
 
 
