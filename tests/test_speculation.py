@@ -6,7 +6,7 @@ Over a runner that computes nothing, and reads each row's whole history back thr
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
@@ -320,3 +320,42 @@ def test_drafts_cause_no_preemption(num_blocks: int) -> None:
         counts.append(len(preempted))
     assert counts[0] == counts[1]
     assert (counts[0] > 0) == (num_blocks < 6)
+
+
+# --- beside a prompt -----------------------------------------------------------------------------
+
+
+def read_beside(length: int) -> tuple[list[RequestOutput], list[int], int]:
+    """A stream, and a prompt of 90 tokens that comes later, 16 rows a step: answers, rows of the
+    steps in which the prompt is read, and how many tokens the stream said in them."""
+    asks = [
+        Ask((50, 51), SamplingParams(temperature=1.0, max_tokens=60, ignore_eos=True), 1),
+        Ask(tuple(range(40, 130)), SamplingParams(temperature=0.0, max_tokens=5), 2),
+    ]
+    alone = [answer_alone(plain_engine(), ask) for ask in asks]
+    engine, runner = speculating(
+        knowing(alone, (None, None, 7)), length, num_blocks=60, batched=16, caching=False
+    )
+    bench = Harness(engine)
+    bench.add("0", asks[0].prompt, asks[0].params, asks[0].seed)
+    bench.step()
+    bench.step()
+    bench.add("1", asks[1].prompt, asks[1].params, asks[1].seed)
+    first, said = len(runner.batches), len(bench.chunks["0"])
+    while not bench.chunks.get("1"):
+        bench.step()
+    rows = [batch.num_rows for batch in runner.batches[first:]]
+    said = len(bench.chunks["0"]) - said
+    bench.run()
+    answers = [replace(bench.answer(name), request_id="") for name in ("0", "1")]
+    assert answers == [replace(answer, request_id="") for answer in alone]
+    return answers, rows, said
+
+
+def test_streams_keep_their_drafts_while_a_prompt_is_read() -> None:
+    plain, plain_rows, plain_said = read_beside(0)
+    drafted, rows, said = read_beside(8)
+    assert drafted == plain
+    assert max(rows) == max(plain_rows) == 16, "a step is no longer for it"
+    assert len(rows) <= len(plain_rows) * 4 / 3 + 1, "a quarter of the chunks at most"
+    assert said / len(rows) > 1.5 * plain_said / len(plain_rows)

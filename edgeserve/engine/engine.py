@@ -272,17 +272,17 @@ class Engine:
         )
 
     def _with_drafts(self, output: SchedulerOutput) -> SchedulerOutput:
-        """Drafts of what decodes will say, where no prompt takes the step's time."""
+        """Drafts of what decodes will say; a prompt beside them is read a little slower."""
+        room = self._scheduler.room_for_drafts(output)
         decoding = [rows.sequence for rows in output.rows if rows.sequence.is_decoding]
-        if self._speculator is None or len(decoding) < len(output.rows):
+        if self._speculator is None or not decoding or room <= 0:
             return output
-        room = self.limits.max_num_batched_tokens - output.num_rows
-        drafts = self._speculator.drafts(decoding, output.num_rows, room)
-        output = self._scheduler.add_drafts(output, drafts) if drafts else output
-        for rows in output.rows:
-            if rows.draft:
-                self._bound.load.add_draft(len(rows.sequence.token_ids), len(rows.draft))
-        return output
+        drafts = self._speculator.drafts(decoding, len(decoding), room)
+        drafted = self._scheduler.add_drafts(output, drafts) if drafts else output
+        for without, rows in zip(output.rows, drafted.rows, strict=True):
+            end = rows.sequence.num_computed_tokens + without.num_tokens
+            self._bound.load.add_draft(end, rows.num_rows - without.num_rows)
+        return drafted
 
     def _forward(self, scheduled: Iterable[ScheduledRows]) -> list[ChooseToken | ScoreToken]:
         """Computes the rows; what there is to ask of their logits."""

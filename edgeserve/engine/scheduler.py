@@ -26,6 +26,8 @@ _MAX_SCORED_ROWS = 32
 _LEAST_ALONE = 32
 """Rows of a prompt that nobody decodes beside, however slow steps have been: fewer would read the
 weights again and again for little."""
+_CHUNK_SHARE = 4
+"""The part of a prompt's chunk, a quarter, that drafts of those who decode beside it may take."""
 PRIORITY_STEP = 64
 """Places in the queue that one step of priority is worth: it moves ahead, and starves nobody."""
 
@@ -58,6 +60,11 @@ class SchedulerOutput:
     @property
     def num_rows(self) -> int:
         return sum(rows.num_rows for rows in self.rows)
+
+    @property
+    def chunk(self) -> ScheduledRows | None:
+        """The rows of a prompt that goes on after them, if any: without logits."""
+        return next((rows for rows in self.rows if rows.num_logits_rows == 0), None)
 
 
 class StepBound(Protocol):
@@ -157,15 +164,26 @@ class Scheduler:
         unable = None if first is None or self._reads(first) else first
         return SchedulerOutput(tuple(rows), len(decodes), num_preempted, unable)
 
+    def room_for_drafts(self, output: SchedulerOutput) -> int:
+        """How many rows they may have. Beside prompts a share of a chunk that is not a prompt's
+        last: first tokens wait for none of them."""
+        if all(rows.sequence.is_decoding for rows in output.rows):
+            return self._max_num_batched_tokens - output.num_rows
+        return 0 if output.chunk is None else output.chunk.num_tokens // _CHUNK_SHARE
+
     def add_drafts(
         self, output: SchedulerOutput, drafts: Mapping[Sequence, tuple[int, ...]]
     ) -> SchedulerOutput:
-        """The step's rows with drafts behind those sequences' rows. They take what budget and
-        pool leave: a draft is cut short where either ends, and nobody gives way for one.
+        """The step's rows with drafts behind those sequences' rows. They take what there is room
+        for and the pool leaves: a draft is cut short where either ends, and nobody gives way for
+        one. A prompt's chunk gets shorter by as many rows, so that the step takes as long.
         """
-        room = self._max_num_batched_tokens - output.num_rows
+        whole = room = self.room_for_drafts(output)
         found: list[ScheduledRows] = []
         for rows in output.rows:
+            if rows is output.chunk:  # behind all decodes
+                found.append(replace(rows, num_tokens=rows.num_tokens - (whole - room)))
+                continue
             draft = drafts.get(rows.sequence, ())[:room]
             draft = draft[: self._take_for_draft(rows.sequence, len(draft))]
             room -= len(draft)

@@ -61,7 +61,10 @@ class StepLoad:
         self.keys = Keys(decoded, 0.0, seen)
 
     def add_draft(self, first_position: int, num_rows: int) -> None:
-        """Behind a decode that is in already: its keys have been read."""
+        """Behind a decode that is in already: its keys have been read. Below 0 it takes rows off
+        the end of a prompt's, which others read keys for still."""
+        if num_rows == 0:
+            return
         self.num_rows += num_rows
         decoded, read, seen = self.keys
         self.keys = Keys(decoded, read, seen + self._seen.by(first_position, num_rows))
