@@ -9,16 +9,16 @@ import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import httpx
 
 from edgeserve import AsyncLLM
+from edgeserve.server.address import Listening, base_url, bind
 from edgeserve.server.app import build_app
 from edgeserve.server.context import ServerContext
-from edgeserve.server.listener import Listening, base_url, bind, make_server, serve
+from edgeserve.server.listener import make_server, serve
 from edgeserve.server.models import OneModel
 
 SECONDS = 60
@@ -81,10 +81,12 @@ def real_server(path: Path | str, **options: Any) -> Iterator[tuple[str, AsyncLL
     model = OneModel("tiny", ("gpt-*",), created=1)
     server = make_server(build_app(replace(ServerContext(model), **context)), listening)
     loaded: queue.SimpleQueue[AsyncLLM] = queue.SimpleQueue()
-    load = partial(AsyncLLM.create, str(path), num_threads=1, **options)
-    serving = threading.Thread(
-        target=lambda: asyncio.run(serve(server, bound, model, load, loaded.put))
-    )
+
+    async def run() -> None:
+        loading = AsyncLLM.create(str(path), num_threads=1, **options)
+        await serve(server, bound, model, loading, loaded.put)
+
+    serving = threading.Thread(target=lambda: asyncio.run(run()))
     serving.start()
     try:
         yield base_url(listening, bound), loaded.get(timeout=SECONDS)

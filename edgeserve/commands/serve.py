@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import logging
 import socket
 import sys
@@ -18,8 +19,10 @@ from edgeserve.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from edgeserve.async_llm import AsyncLLM
-    from edgeserve.server.listener import Listening
+    from edgeserve.server.address import Listening
     from edgeserve.server.security import SecurityPolicy
+
+_LOG_LEVELS = ("debug", "info", "warning", "error")
 
 DESCRIPTION = """\
 Serve MODEL behind OpenAI's API, for programs that take a base URL.
@@ -85,28 +88,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="refuse messages that the chat template refuses, never adjust them",
     )
+    parser.add_argument(
+        "--log-level", default="info", choices=_LOG_LEVELS, help="info prints a line per request"
+    )
     add_engine_arguments(parser)
 
 
 def run(args: argparse.Namespace, config: Config) -> int:
     if args.device != "oracle":
         keep_numpy_to_one_thread()
-    import asyncio
+    from edgeserve.server.address import Listening, bind
 
-    from edgeserve.server.listener import Listening, bind
-
+    if (args.ssl_certfile is None) != (args.ssl_keyfile is None):
+        raise InvalidRequestError("--ssl-certfile", args.ssl_certfile, "given with --ssl-keyfile")
+    logging.basicConfig(
+        level=args.log_level.upper(), format="%(asctime)s %(levelname)s %(message)s"
+    )
     listening = Listening(
         args.host,
         args.port,
         args.ssl_certfile,
         args.ssl_keyfile,
         args.shutdown_seconds,
-        config.log_level,
-    )
-    if (args.ssl_certfile is None) != (args.ssl_keyfile is None):
-        raise InvalidRequestError("--ssl-certfile", args.ssl_certfile, "given with --ssl-keyfile")
-    logging.basicConfig(
-        level=config.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s %(message)s"
     )
     bound = bind(listening)
     asyncio.run(_serve(args, config, listening, bound))
@@ -119,21 +122,26 @@ async def _serve(
     from edgeserve.async_llm import AsyncLLM
     from edgeserve.commands.license import license_gate
     from edgeserve.commands.progress import progress_on
+
+    loading = asyncio.ensure_future(
+        AsyncLLM.create(
+            args.model,
+            max_queued_requests=args.max_queued_requests,
+            config=config,
+            progress=progress_on(sys.stderr, config),
+            license_gate=license_gate(args.accept_license),
+            **engine_fields(args),
+        )
+    )
+    await asyncio.sleep(0)  # it has begun; importing the rest takes as long as small weights
+
+    from edgeserve.server.address import base_url
     from edgeserve.server.app import build_app
     from edgeserve.server.context import ServerContext
     from edgeserve.server.limits import BodyLimits
-    from edgeserve.server.listener import base_url, make_server, serve
+    from edgeserve.server.listener import make_server, serve
     from edgeserve.server.models import OneModel
 
-    load = partial(
-        AsyncLLM.create,
-        args.model,
-        max_queued_requests=args.max_queued_requests,
-        config=config,
-        progress=progress_on(sys.stderr, config),
-        license_gate=license_gate(args.accept_license),
-        **engine_fields(args),
-    )
     model = OneModel(args.model, args.model_alias, created=int(time.time()))
     context = ServerContext(
         registry=model,
@@ -144,7 +152,7 @@ async def _serve(
     url = base_url(listening, bound)
     _say(f"edgeserve: {url}/v1 listens; {args.model} is loading")
     on_ready = partial(_say_ready, config, args, url)
-    await serve(make_server(build_app(context), listening), bound, model, load, on_ready)
+    await serve(make_server(build_app(context), listening), bound, model, loading, on_ready)
 
 
 def _policy(args: argparse.Namespace, config: Config, listening: Listening) -> SecurityPolicy:

@@ -23,6 +23,7 @@ from edgeserve.server.errors import ErrorShape, Problem, openai_body, problem_of
 from edgeserve.server.exchange import Exchange, error_response
 from edgeserve.server.openai_chat import OpenAIChat
 from edgeserve.server.paths import OnePath, RequestIds
+from edgeserve.server.request_log import RequestLog
 from edgeserve.server.security import Security
 
 
@@ -34,7 +35,7 @@ def build_app(server: ServerContext) -> ASGIApp:
     )
     app.router.redirect_slashes = False
     secured = Security(app, server.security, shape_of)
-    return RequestIds(OnePath(secured), server.new_id)
+    return RequestIds(OnePath(RequestLog(secured)), server.new_id)
 
 
 def shape_of(path: str) -> ErrorShape:

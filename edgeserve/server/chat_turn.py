@@ -18,7 +18,7 @@ from edgeserve.text.answer_reader import AnswerShape
 from edgeserve.text.chat_template import RenderedPrompt
 from edgeserve.text.reasoning import opens_reasoning, reasoning_tags
 from edgeserve.text.tool_formats import format_of_template
-from edgeserve.types import Message
+from edgeserve.types import Message, RequestOutput
 
 
 @frozen
@@ -50,6 +50,11 @@ class ChatTurn:
         output = self._stream.output
         assert output is not None  # the stream has ended without an error
         yield TurnFinished(output, sum(reader.reasoning_tokens for reader in self._readers))
+
+    @property
+    def output(self) -> RequestOutput | None:
+        """The whole, once it has ended by itself."""
+        return self._stream.output
 
     async def aclose(self) -> None:
         await self._stream.aclose()

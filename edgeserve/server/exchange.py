@@ -20,6 +20,7 @@ from edgeserve.server.errors import ErrorShape, Problem, openai_body, problem_of
 from edgeserve.server.fields import Fields
 from edgeserve.server.limits import read_body
 from edgeserve.server.models import Served
+from edgeserve.server.request_log import note, note_output
 from edgeserve.server.sse import ClientGoneError, EventStream, while_connected
 from edgeserve.server.turn import Answer, ChatTask, Turn, whole_answer
 
@@ -83,6 +84,8 @@ class Exchange:
                 request.receive, open_turn(self._server, served, asked.task)
             )
             stack.push_async_callback(turn.aclose)
+            note(request, model=served.name, stream=asked.streams)
+            stack.callback(lambda: note_output(request, turn.output))
             headers = notes(body, turn)
             if asked.streams:
                 frames = self._frames(asked, served, turn)

@@ -27,6 +27,7 @@ from edgeserve.server.legacy_logprobs import legacy_logprobs
 from edgeserve.server.limits import read_body
 from edgeserve.server.merged import merged
 from edgeserve.server.models import Served
+from edgeserve.server.request_log import note, note_output
 from edgeserve.server.shapes import timings_shape, usage_shape
 from edgeserve.server.sse import DONE, ClientGoneError, EventStream, data_frame, while_connected
 from edgeserve.types import LogprobsAt, RequestOutput, TokenChunk
@@ -59,7 +60,9 @@ class _Completions:
             served = await stack.enter_async_context(registry.use(fields.text("model")))
             body = self._read(fields, vocab_size=served.vocab_size)
             requests = await asyncio.to_thread(_requests, served, body)
+            note(request, model=served.name, stream=body.streams, prompts=len(requests))
             job = _Job(self._head(served), served, body, _open(served, requests, stack))
+            stack.callback(lambda: note_output(request, job.prompts[0][1].output))
             headers = _notes(fields.unread())
             if body.streams:
                 frames = job.frames()

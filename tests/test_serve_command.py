@@ -1,0 +1,201 @@
+"""`edgeserve serve` as a program: what it says, what it logs, and how it ends."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import ssl
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+from .server_harness import USER
+from .tiny_models import write_tiny_model
+
+SECONDS = 60
+BODY = {"messages": USER, "max_tokens": 4}
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("model")
+    return write_tiny_model(folder / "tiny.gguf", "llama", context=20_000)
+
+
+class Program:
+    """A running `edgeserve serve`. `said` is its standard error so far."""
+
+    def __init__(self, arguments: list[str], cache: Path) -> None:
+        environment = {
+            **os.environ,
+            "EDGESERVE_CACHE": str(cache),
+            "EDGESERVE_DISK_CACHE": str(2**28),
+        }
+        environment.pop("EDGESERVE_LOG_LEVEL", None)
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "edgeserve.cli", "serve", *arguments, "--port", "0"],
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment,
+        )
+        self.said = ""
+
+    def until(self, pattern: str) -> str:
+        """Reads on to a line with the pattern; its first group."""
+        assert self.process.stderr is not None
+        while True:
+            line = self.process.stderr.readline()
+            assert line, self.said
+            self.said += line
+            found = re.search(pattern, line)
+            if found is not None:
+                return found[1]
+
+    def end(self, number: int = signal.SIGTERM) -> int:
+        self.process.send_signal(number)
+        assert self.process.stderr is not None
+        self.said += self.process.stderr.read()
+        return self.process.wait(SECONDS)
+
+
+@contextmanager
+def serving(path: Path, cache: Path, *arguments: str) -> Iterator[tuple[Program, str]]:
+    """A program that is ready, and its URL."""
+    program = Program([str(path), *arguments], cache)
+    try:
+        yield program, program.until(r"is ready at (\S+)/v1")
+    finally:
+        program.process.kill()
+        program.process.wait()
+        assert program.process.stderr is not None
+        program.process.stderr.close()
+
+
+def test_it_says_where_what_and_what_it_keeps(path: Path, tmp_path: Path) -> None:
+    with serving(path, tmp_path, "--model-alias", "mine") as (program, url):
+        answer = httpx.post(
+            f"{url}/v1/chat/completions", json={**BODY, "user": "u"}, headers={"user-agent": "me"}
+        )
+        assert answer.status_code == 200
+        assert answer.json()["model"] == "mine"
+        names = [card["id"] for card in httpx.get(f"{url}/v1/models").json()["data"]]
+        assert names == ["mine", str(path)]
+        program.until("POST (path=)")
+        assert program.end() == 0
+    said = program.said
+    assert url.startswith("http://127.0.0.1:")
+    assert "context 20,000" in said
+    assert f"prompts are kept in {tmp_path / 'prompts'}" in said
+    line = next(line for line in said.splitlines() if "path=/chat/completions" in line)
+    assert f"id={answer.headers['x-request-id']}" in line
+    for fact in ("status=200", "model=mine", "prompt=", "cached=0", "output=4", "ttft_ms="):
+        assert fact in line
+    assert "user_agent='me' ignored: user" in said
+    assert "the inn" not in said
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_it_ends_soon_with_an_answer_under_way(path: Path, tmp_path: Path, number: int) -> None:
+    with serving(path, tmp_path, "--shutdown-seconds", "1") as (program, url):
+        body = {**BODY, "max_tokens": None, "ignore_eos": True, "stream": True}
+        with httpx.stream("POST", f"{url}/v1/chat/completions", json=body) as answer:
+            lines = answer.iter_lines()
+            next(lines)
+            assert program.end(number) == 0
+
+
+def test_answers_under_way_are_ended_in_time(path: Path, tmp_path: Path) -> None:
+    with serving(path, tmp_path) as (program, url):
+        body = {**BODY, "max_tokens": 300, "ignore_eos": True, "stream": True}
+        with httpx.stream("POST", f"{url}/v1/chat/completions", json=body, timeout=60) as answer:
+            lines = answer.iter_lines()
+            begun = next(lines)
+            program.process.send_signal(signal.SIGTERM)
+            rest = "\n".join(lines)
+        assert begun.startswith("data: ")
+        assert rest.rstrip().endswith("data: [DONE]")
+        assert program.process.wait(SECONDS) == 0
+
+
+def test_a_model_that_does_not_load_ends_it_with_the_reason(tmp_path: Path) -> None:
+    damaged = tmp_path / "damaged.gguf"
+    damaged.write_bytes(b"GGUF" + bytes(40))
+    program = Program([str(damaged)], tmp_path)
+    assert program.process.stderr is not None
+    said = program.process.stderr.read()
+    program.process.stderr.close()
+    assert program.process.wait(SECONDS) == 3
+    assert "edgeserve: error:" in said
+
+
+def test_an_address_that_is_taken_is_said(path: Path, tmp_path: Path) -> None:
+    with serving(path, tmp_path) as (_, url):
+        port = url.rsplit(":", 1)[1]
+        found = subprocess.run(
+            [sys.executable, "-m", "edgeserve.cli", "serve", str(path), "--port", port],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    assert found.returncode == 2
+    assert f"127.0.0.1:{port}" in found.stderr
+
+
+def test_others_need_the_key_that_is_made_and_kept(path: Path, tmp_path: Path) -> None:
+    with serving(path, tmp_path, "--host", "0.0.0.0") as (program, url):
+        key = re.search(r"API key (\S+)", program.said)
+        assert key is not None
+        kept = tmp_path / "server-key"
+        assert kept.read_text().strip() == key[1]
+        assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+        local = f"http://127.0.0.1:{url.rsplit(':', 1)[1]}"
+        assert httpx.get(f"{local}/v1/models").status_code == 401
+        assert httpx.get(f"{local}/health").status_code == 401
+        headers = {"authorization": f"Bearer {key[1]}"}
+        assert httpx.get(f"{local}/v1/models", headers=headers).status_code == 200
+
+
+def test_https_by_files(path: Path, tmp_path: Path) -> None:
+    certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    made = subprocess.run(
+        f"openssl req -x509 -newkey rsa:2048 -nodes -keyout {key} -out {certificate} -days 1 "
+        "-subj /CN=localhost -addext subjectAltName=IP:127.0.0.1".split(),
+        capture_output=True,
+        check=False,
+    )
+    if made.returncode != 0:
+        pytest.skip("no openssl to make a certificate with")
+    files = ("--ssl-certfile", str(certificate), "--ssl-keyfile", str(key))
+    with serving(path, tmp_path, *files) as (_, url):
+        assert url.startswith("https://")
+        context = ssl.create_default_context(cafile=str(certificate))
+        answer = httpx.post(f"{url}/v1/chat/completions", json=BODY, verify=context)
+        assert answer.status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["--ssl-certfile", "x"], "--ssl-keyfile"),
+        (["--no-auth", "--api-key", "k"], "--no-auth"),
+        (["--chat-template", "/nowhere"], "--chat-template"),
+        (["--host", "256.0.0.1"], "--host"),
+    ],
+)
+def test_wrong_arguments_are_named(path: Path, arguments: list[str], named: str) -> None:
+    found = subprocess.run(
+        [sys.executable, "-m", "edgeserve.cli", "serve", str(path), "--port", "0", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=SECONDS,
+    )
+    assert found.returncode == 2
+    assert named in found.stderr
