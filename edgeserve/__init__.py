@@ -15,13 +15,20 @@ if TYPE_CHECKING:
     from edgeserve.errors import EdgeServeError
     from edgeserve.llm import LLM
     from edgeserve.token_stream import TokenStream
-    from edgeserve.types import CompletionOutput, RequestOutput, SamplingParams, TokenChunk
+    from edgeserve.types import (
+        CompletionOutput,
+        Constraint,
+        RequestOutput,
+        SamplingParams,
+        TokenChunk,
+    )
 
 __all__ = [
     "LLM",
     "AsyncLLM",
     "AsyncTokenStream",
     "CompletionOutput",
+    "Constraint",
     "EdgeServeError",
     "RequestOutput",
     "SamplingParams",
@@ -36,6 +43,7 @@ _HOMES = {
     "TokenStream": "edgeserve.token_stream",
     "EdgeServeError": "edgeserve.errors",
     "CompletionOutput": "edgeserve.types",
+    "Constraint": "edgeserve.types",
     "RequestOutput": "edgeserve.types",
     "SamplingParams": "edgeserve.types",
     "TokenChunk": "edgeserve.types",

@@ -155,10 +155,9 @@ class AsyncLLM:
 
         Raises InvalidRequestError, ContextLengthError, OutOfBlocksError, QueueFullError.
         """
-        refuse_not_yet(schema=schema)
         params = params_of(sampling_params, fields)
         return await self._finish(
-            await asyncio.to_thread(self._requests.raw, prompt, params, priority)
+            await asyncio.to_thread(self._requests.raw, prompt, params, priority, schema=schema)
         )
 
     async def chat(
@@ -178,7 +177,7 @@ class AsyncLLM:
 
         Raises TemplateError, and what `generate` does.
         """
-        refuse_not_yet(schema=schema, tools=tools)
+        refuse_not_yet(tools=tools)
         prepare = partial(
             self._requests.chat,
             messages,
@@ -187,6 +186,7 @@ class AsyncLLM:
             continue_final_message=continue_final_message,
             variables=chat_template_kwargs,
             priority=priority,
+            schema=schema,
         )
         return await self._finish(await asyncio.to_thread(prepare))
 
@@ -206,7 +206,7 @@ class AsyncLLM:
 
         The request is queued when the first piece is asked for, or by the stream's `start`.
         """
-        refuse_not_yet(schema=schema, tools=tools)
+        refuse_not_yet(tools=tools)
         prepare = partial(
             self._requests.either,
             prompt,
@@ -214,6 +214,7 @@ class AsyncLLM:
             continue_final_message=continue_final_message,
             variables=chat_template_kwargs,
             priority=priority,
+            schema=schema,
         )
         return AsyncTokenStream(self._engine, prepare)
 

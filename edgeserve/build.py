@@ -16,6 +16,7 @@ from edgeserve.config import Config
 from edgeserve.engine.engine import Engine
 from edgeserve.engine.limits import EngineLimits
 from edgeserve.engine.speculation.draft_lengths import PayingLengths
+from edgeserve.engine.speculation.forced import Forced
 from edgeserve.engine.speculation.lookahead import Lookahead
 from edgeserve.engine.speculation.lookup import Lookup
 from edgeserve.engine.speculation.proposer import Proposer
@@ -42,6 +43,7 @@ from edgeserve.runner.batch import BLOCK_SIZE
 from edgeserve.runner.kv_types import STORED_KV_VERSION
 from edgeserve.runner.runner import Runner
 from edgeserve.text.chat_template import ChatTemplate
+from edgeserve.text.constraint import ConstraintCompiler
 from edgeserve.text.tokenizer import Tokenizer, build_tokenizer
 from edgeserve.types import Metadata, MetadataValue, SamplingDefaults
 
@@ -63,6 +65,7 @@ class LoadedModel:
     plan: Plan
     engine: Engine
     tokenizer: Tokenizer
+    constraints: ConstraintCompiler
     template: ChatTemplate | None
     defaults: SamplingDefaults
     full_context_bytes: int
@@ -118,6 +121,7 @@ def load_model(
         plan,
         engine,
         parts.tokenizer,
+        ConstraintCompiler(parts.tokenizer),
         parts.template,
         defaults,
         full_context_bytes,
@@ -261,12 +265,12 @@ def _proposers(
     rejected would stay in it."""
     if options.speculation == "off" or _is_recurrent(plan):
         return []
-    lookup = Lookup()
+    cheap: list[Proposer] = [Forced(), Lookup()]
     if options.speculation == "lookahead":
-        return [lookup, Lookahead()]
+        return [*cheap, Lookahead()]
     if draft_file is None:
-        return [lookup]
-    return [lookup, _draft_model(draft_file, limits, options, config, clock)]
+        return cheap
+    return [*cheap, _draft_model(draft_file, limits, options, config, clock)]
 
 
 def _draft_model(

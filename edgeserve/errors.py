@@ -51,6 +51,29 @@ class ContextLengthError(InvalidRequestError):
         )
 
 
+class ConstraintError(InvalidRequestError):
+    """A schema or grammar that cannot be enforced, in part or at all. `path` leads to the place in
+    a schema, as a JSON pointer after "#"; `keyword` is what stands there."""
+
+    def __init__(self, kind: str, reason: str, *, path: str = "", keyword: str = "") -> None:
+        super().__init__(kind, path, "a constraint that can be enforced")
+        self.kind = kind
+        self.reason = reason
+        self.path = path
+        self.keyword = keyword
+        where = f" {path}/{keyword}" if keyword else f" {path}" if path else ""
+        self.args = (f"{kind}{where}: {reason}",)
+
+
+class OutputParseError(EdgeServeError):
+    """An answer kept to its schema, and is still none that the class which asked accepts."""
+
+    def __init__(self, text: str, cause: Exception) -> None:
+        self.text = text
+        super().__init__(f"{_shown(text)} cannot be parsed: {cause}")
+        self.__cause__ = cause
+
+
 class DraftVocabularyError(EdgeServeError):
     """The draft model's tokens are not the model's: what it guesses would mean something else."""
 
@@ -143,6 +166,14 @@ class NothingAllowedError(EdgeServeError):
             f"the constraint allows no token at position {position}: "
             "what it asks for cannot be said with this model's vocabulary"
         )
+
+
+class ConstraintLimitError(EdgeServeError):
+    """A constraint became too complex while it was followed: that request fails, nobody else's."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(f"the constraint could not be followed further: {reason}; simplify it")
 
 
 class OutOfBlocksError(EdgeServeError):

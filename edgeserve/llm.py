@@ -117,16 +117,17 @@ class LLM:
         """Continues raw prompts, all at once. One output per prompt, in order.
 
         Strings are raw: control tokens are parsed, BOS is added as the model wants it, no chat
-        template is applied. A lower `priority` is computed first.
+        template is applied. A lower `priority` is computed first. `schema` is a pydantic class or
+        a JSON schema that answers keep to; each output's `.parsed` is then the value.
         `progress` shows a bar (by default for many prompts on a terminal).
-        Raises InvalidRequestError or ContextLengthError before anything is computed.
+        Raises InvalidRequestError, ContextLengthError or ConstraintError before anything is
+        computed.
         """
-        refuse_not_yet(schema=schema)
         params = params_of(sampling_params, fields)
         requests: list[Request] = []
         for index, prompt in enumerate(prompts_of(prompts)):
             with naming_prompt(index):
-                requests.append(self._requests.raw(prompt, params, priority))
+                requests.append(self._requests.raw(prompt, params, priority, schema=schema))
         return self._run(requests, progress)
 
     def chat(
@@ -145,9 +146,10 @@ class LLM:
         """Answers one conversation: a user's text, or messages. Single in, single out.
 
         `continue_final_message` goes on in the last message, where otherwise a new one begins.
+        `schema` is as `generate` has it.
         Raises TemplateError where the model has no chat template or it refuses the messages.
         """
-        refuse_not_yet(schema=schema, tools=tools)
+        refuse_not_yet(tools=tools)
         request = self._requests.chat(
             messages,
             params_of(sampling_params, fields),
@@ -155,6 +157,7 @@ class LLM:
             continue_final_message=continue_final_message,
             variables=chat_template_kwargs,
             priority=priority,
+            schema=schema,
         )
         return self._run([request], progress=False)[0]
 
@@ -174,13 +177,14 @@ class LLM:
 
         Closing the stream cancels the request. Raises what `generate` and `chat` do.
         """
-        refuse_not_yet(schema=schema, tools=tools)
+        refuse_not_yet(tools=tools)
         request = self._requests.either(
             prompt,
             params_of(sampling_params, fields),
             continue_final_message=continue_final_message,
             variables=chat_template_kwargs,
             priority=priority,
+            schema=schema,
         )
         self._engine.submit(request, wants_progress=True)
         return TokenStream(self._engine, request.request_id)

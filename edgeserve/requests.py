@@ -13,13 +13,14 @@ from contextlib import contextmanager
 from functools import cached_property, lru_cache, partial
 from typing import SupportsIndex, TypedDict, cast
 
+from edgeserve.answer_schema import held_to
 from edgeserve.build import LoadedModel
 from edgeserve.engine.live_request import Request
 from edgeserve.errors import EdgeServeError, InvalidRequestError, NotYetError, TemplateError
 from edgeserve.text.chat_template import ChatTemplate, RenderedPrompt
 from edgeserve.text.message_order import FittedMessages, MessageOrder
 from edgeserve.text.sequence_breakers import sequence_breakers
-from edgeserve.types import Message, SamplingParams
+from edgeserve.types import Constraint, Message, SamplingParams
 
 _MAX_PRIORITY = 1000
 
@@ -68,6 +69,7 @@ class SamplingFields(TypedDict, total=False):
     repeat_last_n: int | None
     min_keep: int | None
     samplers: Sequence[str] | None
+    constraint: Constraint | None
 
 
 class RequestBuilder:
@@ -86,6 +88,7 @@ class RequestBuilder:
         *,
         parse_special: bool = True,
         add_special: bool = True,
+        schema: object = None,
     ) -> Request:
         """Of a raw prompt: control tokens are parsed, BOS is added as the model wants it."""
         text: object = prompt
@@ -93,7 +96,7 @@ class RequestBuilder:
             text, ids = prompt.get("prompt"), prompt.get("prompt_token_ids")
             if ids is not None:
                 label = text if isinstance(text, str) else None
-                return self._request(label, _token_ids(ids), params, priority)
+                return self._request(label, _token_ids(ids), params, priority, schema)
         if not isinstance(text, str):
             raise InvalidRequestError(
                 "prompt", prompt, 'a string, {"prompt": text} or {"prompt_token_ids": ids}'
@@ -101,7 +104,7 @@ class RequestBuilder:
         if not text:
             raise InvalidRequestError("prompt", text, "at least one character")
         ids = self.tokenize(text, parse_special=parse_special, add_special=add_special)
-        return self._request(text, ids, params, priority)
+        return self._request(text, ids, params, priority, schema)
 
     def infill(
         self,
@@ -127,6 +130,7 @@ class RequestBuilder:
         tools: Sequence[Mapping[str, object]] | None = None,
         variables: Mapping[str, object] | None = None,
         priority: int = 0,
+        schema: object = None,
     ) -> Request:
         """Of a conversation, through the chat template; `variables` are the template's own."""
         rendered = self.render(
@@ -142,7 +146,7 @@ class RequestBuilder:
             add_special=not rendered.starts_with_bos,
             guard=rendered.guard,
         )
-        return self._request(rendered.plain, ids, params, priority)
+        return self._request(rendered.plain, ids, params, priority, schema)
 
     def render(
         self,
@@ -195,16 +199,18 @@ class RequestBuilder:
         continue_final_message: bool,
         variables: Mapping[str, object] | None,
         priority: int = 0,
+        schema: object = None,
     ) -> Request:
         """Of a conversation, or of a raw prompt in a mapping."""
         if isinstance(prompt, Mapping):
-            return self.raw(prompt, params, priority)
+            return self.raw(prompt, params, priority, schema=schema)
         return self.chat(
             prompt,
             params,
             continue_final_message=continue_final_message,
             variables=variables,
             priority=priority,
+            schema=schema,
         )
 
     def tokenize(
@@ -224,7 +230,12 @@ class RequestBuilder:
         return self._model.tokenizer.decode(token_ids, skip_special=skip_special)
 
     def _request(
-        self, text: str | None, ids: Sequence[int], params: SamplingParams, priority: object
+        self,
+        text: str | None,
+        ids: Sequence[int],
+        params: SamplingParams,
+        priority: object,
+        schema: object = None,
     ) -> Request:
         if isinstance(priority, bool) or not isinstance(priority, int):
             raise InvalidRequestError("priority", priority, "an integer")
@@ -235,7 +246,12 @@ class RequestBuilder:
         request_id = f"request-{next(self._numbers)}"
         texts = params.breaker_texts
         breakers = self._breakers(texts) if texts else None
-        return Request(request_id, text, tuple(ids), params, seed, priority, breakers)
+        params, parse = held_to(params, schema)
+        asked = params.constraint
+        constraint = None if asked is None else self._model.constraints.compile(asked)
+        return Request(
+            request_id, text, tuple(ids), params, seed, priority, breakers, constraint, parse
+        )
 
 
 def prompts_of(prompts: object) -> list[Prompt]:
@@ -260,10 +276,8 @@ def params_of(params: object, fields: SamplingFields) -> SamplingParams:
     return params
 
 
-def refuse_not_yet(*, schema: object, tools: object = None) -> None:
+def refuse_not_yet(*, tools: object = None) -> None:
     """Arguments that have their place but no effect yet are an error, never ignored."""
-    if schema is not None:
-        raise NotYetError("schema=")
     if tools is not None:
         raise NotYetError("tools=")
 

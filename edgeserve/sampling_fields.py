@@ -9,6 +9,7 @@ from numbers import Integral, Real
 from types import MappingProxyType
 from typing import cast
 
+from edgeserve.constraints import Constraint
 from edgeserve.errors import InvalidRequestError
 
 _MAX_STOPS = 64
@@ -95,6 +96,18 @@ def logit_bias(biases: object) -> Mapping[int, float] | None:
         name = f"logit_bias[{token_id!r}]"
         found[integer(name, token_id, 0, None)] = number(name, bias, -math.inf, math.inf)
     return MappingProxyType(found)
+
+
+def constrained(constraint: object, ignore_eos: bool, min_tokens: int) -> None:
+    """Beside a constraint nothing may ask for more than what it allows."""
+    if constraint is None:
+        return
+    if not isinstance(constraint, Constraint):
+        raise InvalidRequestError("constraint", constraint, "a Constraint")
+    if ignore_eos:
+        raise InvalidRequestError("ignore_eos", True, "False with a constraint, which has an end")
+    if min_tokens > 0:
+        raise InvalidRequestError("min_tokens", min_tokens, "0 with a constraint, which has an end")
 
 
 def samplers(names: object) -> tuple[str, ...]:

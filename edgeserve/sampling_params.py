@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
 
 from edgeserve import sampling_fields as fields
+from edgeserve.constraints import Constraint
 from edgeserve.errors import InvalidRequestError
 from edgeserve.frozen import frozen
 from edgeserve.sampling_fields import SAMPLERS
@@ -108,6 +109,7 @@ class SamplingParams:
       (arXiv 2007.14966). It takes the place of all filters and of dynamic temperature: only
       penalties, DRY and temperature go before it.
     - `min_keep`: tokens that top_p, typical_p, min_p and XTC leave at least.
+    - `constraint`: what the answer is held to (Constraint); it ends where that ends.
     - `samplers`: their order, of penalties, dry, top_n_sigma, top_k, typical_p, top_p, min_p, xtc,
       temperature; this one is the default. What it leaves out is off, temperature too (it is 1
       then). Bias and bans follow the penalties and DRY that lead, and come before all else.
@@ -153,6 +155,7 @@ class SamplingParams:
     repeat_last_n: int | None = None
     min_keep: int | None = None
     samplers: Sequence[str] | None = None
+    constraint: Constraint | None = None
 
     def __post_init__(self) -> None:
         for name, low, high in _NUMBERS:
@@ -183,6 +186,7 @@ class SamplingParams:
             raise InvalidRequestError("min_tokens", self.min_tokens, allowed)
         if self.seed == -1:
             self._set("seed", None)
+        fields.constrained(self.constraint, self.ignore_eos, self.min_tokens)
 
     def _set(self, name: str, value: object) -> None:
         """Puts a field into its one form, while the value is made and nobody has it yet."""

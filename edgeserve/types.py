@@ -5,11 +5,13 @@ Frozen dataclasses and nothing else: no I/O, no numpy, nothing of ours but error
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from enum import Enum
-from typing import Literal, NotRequired, TypedDict
+from typing import Any, Literal, NotRequired, TypedDict
 
+from edgeserve.constraints import Constraint as Constraint
+from edgeserve.constraints import Relaxed as Relaxed
 from edgeserve.frozen import frozen
 from edgeserve.sampling_params import ResolvedSampling as ResolvedSampling
 from edgeserve.sampling_params import SamplingDefaults as SamplingDefaults
@@ -83,7 +85,10 @@ LogprobsAt = Mapping[int, Logprob]
 
 @frozen
 class CompletionOutput:
-    """One choice of a request. `logprobs` has one entry per token, when they were asked for."""
+    """One choice of a request. `logprobs` has one entry per token, when they were asked for.
+
+    `parse` makes a value of the text, where a schema was asked for.
+    """
 
     index: int
     text: str
@@ -93,6 +98,18 @@ class CompletionOutput:
     logprobs: tuple[LogprobsAt, ...] | None = None
     cumulative_logprob: float | None = None
     seed: int = 0
+    parse: Callable[[str], object] | None = field(default=None, repr=False)
+
+    @property
+    def parsed(self) -> Any:
+        """The value that the text stands for: what a `schema` asked for, made of a class where one
+        was given. None without a schema, and where the answer was cut short.
+
+        Raises OutputParseError where the class does not accept what its own schema allows.
+        """
+        if self.parse is None or self.finish_reason != "stop":
+            return None
+        return self.parse(self.text)
 
 
 @frozen
@@ -171,6 +188,11 @@ class RequestOutput:
     @property
     def text(self) -> str:
         return self.outputs[0].text
+
+    @property
+    def parsed(self) -> Any:
+        """The value of the first choice: see CompletionOutput.parsed."""
+        return self.outputs[0].parsed
 
     @property
     def num_cached_tokens(self) -> int:

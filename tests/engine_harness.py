@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cache
 
 from edgeserve.cache.disk_store import DiskStore
 from edgeserve.cache.kv_cache import Growth
@@ -17,6 +18,7 @@ from edgeserve.engine.speculation.speculator import Speculator
 from edgeserve.errors import EdgeServeError
 from edgeserve.runner.batch import BLOCK_SIZE
 from edgeserve.runner.runner import Runner
+from edgeserve.text.constraint import ConstraintCompiler
 from edgeserve.text.tokenizer import Tokenizer, build_tokenizer
 from edgeserve.types import (
     RequestOutput,
@@ -35,6 +37,11 @@ NO_TIME = Timings(0.0, 0.0, 0.0, 0.0, 0.0)
 
 def tiny_tokenizer() -> Tokenizer:
     return build_tokenizer(describe(DEFAULTS["llama"])[0])
+
+
+@cache
+def tiny_constraints() -> ConstraintCompiler:
+    return ConstraintCompiler(tiny_tokenizer())
 
 
 def ids_of(tokenizer: Tokenizer, text: str) -> list[int]:
@@ -61,7 +68,10 @@ class Harness:
         seed: int = 0,
     ) -> None:
         given = SamplingParams(temperature=0.0) if params is None else params
-        self.engine.add_request(Request(request_id, None, tuple(prompt), given, seed))
+        asked = given.constraint
+        constraint = None if asked is None else tiny_constraints().compile(asked)
+        request = Request(request_id, None, tuple(prompt), given, seed, constraint=constraint)
+        self.engine.add_request(request)
 
     def step(self) -> list[EngineEvent]:
         events = self.engine.step()

@@ -166,7 +166,7 @@ def test_wrong_calls_raise_what_llm_raises(path: str) -> None:
         with pytest.raises(NotYetError):
             await made.chat("a", tools=[{}])
         with pytest.raises(NotYetError):
-            made.stream("a", schema={})
+            made.stream("a", tools=[{}])
         with pytest.raises(InvalidRequestError):
             await made.chat([])
         with pytest.raises(ContextLengthError):

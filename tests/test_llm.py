@@ -220,9 +220,6 @@ def test_keywords_are_the_fields_of_sampling_params() -> None:
 
 
 def test_what_is_not_there_yet_says_so(llm: LLM) -> None:
-    for call in (llm.generate, llm.chat, llm.stream):
-        with pytest.raises(NotYetError, match="schema= is not available yet"):
-            call("x", schema={"type": "object"})
     for call in (llm.chat, llm.stream):
         with pytest.raises(NotYetError, match="tools= is not available yet"):
             call("x", tools=[])

@@ -12,8 +12,14 @@ from edgeserve.cache.disk_store import DiskStore
 from edgeserve.cache.kv_cache import CacheCounts, Growth, KVCache
 from edgeserve.cache.prefix_index import PrefixIndex
 from edgeserve.engine.accounting import Accounts, EngineStats, StepReport, StepSeconds
+from edgeserve.engine.forward import ForwardPass
 from edgeserve.engine.limits import EngineLimits
-from edgeserve.engine.live_request import LiveRequest, Request, check_token_ids
+from edgeserve.engine.live_request import (
+    LiveRequest,
+    Request,
+    check_constraint,
+    check_token_ids,
+)
 from edgeserve.engine.output import (
     ChoiceOutput,
     EngineEvent,
@@ -21,7 +27,6 @@ from edgeserve.engine.output import (
     RequestFinished,
     RequestProgress,
 )
-from edgeserve.engine.questions import questions, row_group
 from edgeserve.engine.recent_prompts import RecentPrompts
 from edgeserve.engine.restorer import Restorer
 from edgeserve.engine.saver import Saver
@@ -35,13 +40,12 @@ from edgeserve.errors import (
     ContextLengthError,
     EdgeServeError,
     InvalidRequestError,
-    LibraryError,
     NonFiniteLogitsError,
     NothingAllowedError,
     OutOfMemoryError,
     StepError,
 )
-from edgeserve.runner.batch import BLOCK_SIZE, Batch, ChooseToken, ScoreToken, TokenResult
+from edgeserve.runner.batch import BLOCK_SIZE, TokenResult
 from edgeserve.runner.noise import choice_seed
 from edgeserve.runner.runner import Runner
 from edgeserve.text.tokenizer import Tokenizer
@@ -74,7 +78,6 @@ class Engine:
         self._tokenizer = tokenizer
         self._clock = clock
         self._speculator = speculator
-        self._num_groups = len(runner.cache_groups)
         self._cache = KVCache(
             windows=[group.window for group in runner.cache_groups],
             num_blocks=runner.num_blocks,
@@ -82,6 +85,7 @@ class Engine:
             index=index,
             growth=growth,
         )
+        self._forward = ForwardPass(runner, self._cache)
         self.saver = Saver(self._cache, runner, store)
         """For whoever drives the engine, when nothing is to be computed."""
         self._restorer = None if store is None else Restorer(self._cache, runner, store, clock)
@@ -139,6 +143,7 @@ class Engine:
         if len(ids) >= limit:
             raise ContextLengthError(len(ids), limit)
         check_token_ids(request, self._tokenizer.vocab_size)
+        check_constraint(request)
         self._scheduler.require_blocks(len(ids) + self._max_tokens(request))
 
     def add_request(self, request: Request, *, arrived: float | None = None) -> None:
@@ -202,9 +207,9 @@ class Engine:
             live.started = began if live.started is None else live.started
         chosen = self._clock()
         try:
-            wanted = self._forward(scheduled)
+            wanted = self._forward.compute(scheduled)
             computed = self._clock()
-            results = self._sample(wanted)
+            results = self._forward.sample(wanted)
         except Exception as error:  # the step's boundary: whatever broke, the engine goes on
             return self._fail_all(scheduled, error)
         sampled = self._clock()
@@ -228,6 +233,7 @@ class Engine:
         finally:
             if self._speculator is not None:
                 self._speculator.close()
+            self._forward.close()
             self._runner.close()
 
     def check(self) -> None:
@@ -269,6 +275,7 @@ class Engine:
             stop_ids=ends | frozenset(params.stop_token_ids),
             block_tables=self._cache.new_tables(),
             priority=request.priority,
+            matcher=None if request.constraint is None else request.constraint.matcher(),
         )
 
     def _with_drafts(self, output: SchedulerOutput) -> SchedulerOutput:
@@ -283,27 +290,6 @@ class Engine:
             end = rows.sequence.num_computed_tokens + without.num_tokens
             self._bound.load.add_draft(end, rows.num_rows - without.num_rows)
         return drafted
-
-    def _forward(self, scheduled: Iterable[ScheduledRows]) -> list[ChooseToken | ScoreToken]:
-        """Computes the rows; what there is to ask of their logits."""
-        groups = [row_group(rows) for rows in scheduled]
-        wanted = [question for rows in scheduled for question in questions(rows)]
-        self._copy_blocks()
-        self._runner.execute(Batch.from_groups(groups, self._num_groups))
-        return wanted
-
-    def _sample(self, wanted: list[ChooseToken | ScoreToken]) -> list[TokenResult]:
-        results = self._runner.sample(wanted)
-        if len(results) != len(wanted):
-            raise LibraryError(f"the runner answered {len(results)} rows of {len(wanted)}")
-        return results
-
-    def _copy_blocks(self) -> None:
-        """Before any block is written, so that interrupted, it can be done again."""
-        for group, pairs in enumerate(self._cache.pending_copies):
-            if pairs:
-                self._runner.copy_blocks(group, pairs)
-                pairs.clear()
 
     def _accept(
         self, scheduled: Iterable[ScheduledRows], results: list[TokenResult]
@@ -337,7 +323,8 @@ class Engine:
                 events.append(self._fail(sequence.request_id, NonFiniteLogitsError(position)))
                 return
             if not answer.allowed:
-                events.append(self._fail(sequence.request_id, NothingAllowedError(position)))
+                error = sequence.failure or NothingAllowedError(position)
+                events.append(self._fail(sequence.request_id, error))
                 return
             if position + 1 < len(sequence.token_ids):
                 if position == sequence.num_scored_tokens:
@@ -356,8 +343,7 @@ class Engine:
         self, live: LiveRequest, choice: ChoiceOutput, answer: TokenResult
     ) -> list[EngineEvent]:
         sequence = choice.sequence
-        sequence.token_ids.append(answer.token_id)
-        sequence.mu = answer.mu
+        sequence.append(answer.token_id, answer.mu)
         live.note_token(sequence.index, self._clock())
         chunk = choice.accept(answer)
         events: list[EngineEvent] = [RequestProgress(sequence.request_id, chunk)]

@@ -11,6 +11,7 @@ from edgeserve.engine.recent_prompts import Likeness, prefix_miss
 from edgeserve.errors import InvalidRequestError
 from edgeserve.frozen import frozen
 from edgeserve.runner.batch import BLOCK_SIZE
+from edgeserve.text.constraint import CompiledConstraint
 from edgeserve.types import RequestOutput, SamplingParams, SequenceBreakers, Timings, Usage
 
 
@@ -18,7 +19,8 @@ from edgeserve.types import RequestOutput, SamplingParams, SequenceBreakers, Tim
 class Request:
     """What a client asked. `seed` is always known: the caller's, or one drawn for it. Of two that
     wait, one whose `priority` is lower goes first, unless 64 others a step of priority have.
-    `breakers` are the tokens of the texts that end repetitions for DRY."""
+    `breakers` are the tokens of the texts that end repetitions for DRY; `constraint` is the params'
+    own, compiled; `parse` makes a value of a whole answer's text."""
 
     request_id: str
     prompt: str | None
@@ -27,6 +29,8 @@ class Request:
     seed: int
     priority: int = 0
     breakers: SequenceBreakers | None = None
+    constraint: CompiledConstraint | None = None
+    parse: Callable[[str], object] | None = None
 
 
 @dataclass(slots=True)
@@ -55,7 +59,7 @@ class LiveRequest:
 
     def output(self, now: float, text_of: Callable[[Sequence[int]], str]) -> RequestOutput:
         """What it came to. `text_of` is the tokenizer's."""
-        completions = tuple(choice.completion() for choice in self.choices)
+        completions = tuple(choice.completion(self.request.parse) for choice in self.choices)
         num_prompt = len(self.request.prompt_token_ids)
         num_output = sum(len(completion.token_ids) for completion in completions)
         first_choice = self.choices[0]
@@ -98,6 +102,13 @@ class LiveRequest:
             itl_p99_ms=_quantile(waits, 0.99) * 1e3,
             itl_max_ms=_quantile(waits, 1.0) * 1e3,
         )
+
+
+def check_constraint(request: Request) -> None:
+    """Raises InvalidRequestError where a constraint would go unenforced."""
+    compiled = None if request.constraint is None else request.constraint.constraint
+    if compiled != request.params.constraint:
+        raise InvalidRequestError("constraint", request.params.constraint, "compiled beforehand")
 
 
 def check_token_ids(request: Request, vocab_size: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from edgeserve.engine.sequence import Sequence
@@ -106,7 +107,7 @@ class ChoiceOutput:
     def score_prompt(self, result: TokenResult) -> None:
         self.prompt_logprobs.append(logprobs_at(self.tokenizer, result))
 
-    def completion(self) -> CompletionOutput:
+    def completion(self, parse: Callable[[str], object] | None = None) -> CompletionOutput:
         sequence = self.sequence
         wanted = sequence.params.logprobs is not None
         return CompletionOutput(
@@ -118,6 +119,7 @@ class ChoiceOutput:
             logprobs=tuple(self.logprobs) if wanted else None,
             cumulative_logprob=self.cumulative_logprob if wanted else None,
             seed=sequence.seed,
+            parse=parse,
         )
 
     def _note_logprobs(self, result: TokenResult) -> tuple[LogprobsAt, ...] | None:

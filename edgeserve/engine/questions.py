@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from collections.abc import Sequence as Items
+from typing import TYPE_CHECKING
 
 from edgeserve.engine.scheduler import ScheduledRows
 from edgeserve.engine.sequence import Sequence
 from edgeserve.runner.batch import ChooseToken, RowGroup, ScoreToken
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+Masks = Items["NDArray[np.uint32]"]
+"""Of a constrained sequence: for its next token, and after each token of its draft."""
 
 
 def row_group(rows: ScheduledRows) -> RowGroup:
@@ -17,7 +26,7 @@ def row_group(rows: ScheduledRows) -> RowGroup:
     return RowGroup(tokens, first, sequence.block_tables.groups, rows.num_logits_rows)
 
 
-def questions(rows: ScheduledRows) -> Iterator[ChooseToken | ScoreToken]:
+def questions(rows: ScheduledRows, masks: Masks = ()) -> Iterator[ChooseToken | ScoreToken]:
     """One for each row with logits. A draft's rows are asked as if it were accepted so far."""
     sequence, num_draft = rows.sequence, len(rows.draft)
     end = sequence.num_computed_tokens + rows.num_tokens
@@ -25,17 +34,19 @@ def questions(rows: ScheduledRows) -> Iterator[ChooseToken | ScoreToken]:
         if position + 1 < len(sequence.token_ids):
             yield _score(sequence, position + 1)
         else:
-            yield choose(sequence, ())
+            yield choose(sequence, (), masks[0] if masks else None)
     for count in range(1, num_draft + 1):
-        yield choose(sequence, rows.draft[:count])
+        yield choose(sequence, rows.draft[:count], masks[count] if masks else None)
 
 
 def _score(sequence: Sequence, position: int) -> ScoreToken:
     return ScoreToken(sequence.token_ids[position], sequence.params.prompt_logprobs or 0)
 
 
-def choose(sequence: Sequence, ahead: tuple[int, ...]) -> ChooseToken:
-    """The token after those that are there and those `ahead`."""
+def choose(
+    sequence: Sequence, ahead: tuple[int, ...], mask: NDArray[np.uint32] | None = None
+) -> ChooseToken:
+    """The token after those that are there and those `ahead`, of those in `mask`."""
     return ChooseToken(
         sampling=sequence.sampling,
         seed=sequence.seed,
@@ -44,6 +55,7 @@ def choose(sequence: Sequence, ahead: tuple[int, ...]) -> ChooseToken:
         num_prompt_tokens=sequence.num_prompt_tokens,
         banned=sequence.banned_ids(len(ahead)),
         num_logprobs=sequence.params.logprobs,
+        mask=mask,
         mu=sequence.mu,
         chained=bool(ahead) and sequence.sampling.mirostat,
     )

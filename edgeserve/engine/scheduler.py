@@ -46,6 +46,11 @@ class ScheduledRows:
     def num_rows(self) -> int:
         return self.num_tokens + len(self.draft)
 
+    @property
+    def chooses(self) -> bool:
+        """Whether a new token comes of it."""
+        return self.num_logits_rows > 0 and self.num_tokens == self.sequence.num_uncomputed_tokens
+
 
 @frozen
 class SchedulerOutput:

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from edgeserve.cache.block_tables import BlockTables
+from edgeserve.errors import ConstraintLimitError
 from edgeserve.frozen import frozen
 from edgeserve.runner.batch import TokenResult
 from edgeserve.types import FinishReason, ResolvedSampling, SamplingParams
+
+if TYPE_CHECKING:  # it comes with llguidance, which takes long to load
+    from edgeserve.text.matcher import Matcher
 
 
 @frozen
@@ -30,8 +35,9 @@ class Sequence:
     `num_draft_tokens` that were proposed for it `num_accepted_tokens` were right. `mu` is
     mirostat's, after the last token. `forks` is the request's first choice, whose prompt this one
     shares. `prefix_hashes` are those of its full blocks; the one that is `awaited` is of a block
-    which another sequence is about to compute. Lower `rank`s go first: the scheduler makes them of
-    arrival and `priority`. `verified` is its newest draft.
+    which another sequence is about to compute. `matcher` says what its constraint allows next.
+    Lower `rank`s go first: the scheduler makes them of arrival and `priority`. `verified` is its
+    newest draft.
     """
 
     request_id: str
@@ -58,6 +64,7 @@ class Sequence:
     prefix_hashes: list[bytes] = field(default_factory=list[bytes])
     awaited: bytes | None = None
     verified: VerifiedDraft | None = None
+    matcher: Matcher | None = None
 
     def __post_init__(self) -> None:
         self.num_prompt_tokens = len(self.token_ids)
@@ -101,6 +108,18 @@ class Sequence:
             and first.finish_reason is None
             and first.num_computed_tokens < first.num_prompt_tokens
         )
+
+    @property
+    def failure(self) -> ConstraintLimitError | None:
+        """Why its constraint could not be followed further."""
+        return None if self.matcher is None else self.matcher.failure
+
+    def append(self, token_id: int, mu: float) -> None:
+        """The next token came. Raises ConstraintLimitError where the constraint cannot go on."""
+        self.token_ids.append(token_id)
+        self.mu = mu
+        if self.matcher is not None:
+            self.matcher.accept(token_id)
 
     def banned_ids(self, num_ahead: int = 0) -> list[int]:
         """Tokens that would end the sequence before `min_tokens`, were so many more there."""

@@ -133,7 +133,8 @@ class Speculator:
             self._give_up(proposer, error)
             return {}
         allowed = {
-            sequence: self._allowed(drafts.get(sequence, ()))[:n] for sequence, n in wanted.items()
+            sequence: self._allowed(sequence, drafts.get(sequence, ())[:n])
+            for sequence, n in wanted.items()
         }
         return {sequence: draft for sequence, draft in allowed.items() if draft}
 
@@ -142,10 +143,13 @@ class Speculator:
         self._proposers = tuple(other for other in self._proposers if other is not proposer)
         proposer.close()
 
-    def _allowed(self, tokens: Items[int]) -> tuple[int, ...]:
-        """Up to the first that is no token at all, which a runner would refuse."""
+    def _allowed(self, sequence: Sequence, tokens: Items[int]) -> tuple[int, ...]:
+        """Up to the first that is no token at all, which a runner would refuse, or that the
+        sequence's constraint does not allow: no row behind it is worth computing."""
         bad = (at for at, token in enumerate(tokens) if not 0 <= token < self._vocab_size)
-        return tuple(tokens[: next(bad, len(tokens))])
+        known = tuple(tokens[: next(bad, len(tokens))])
+        matcher = sequence.matcher
+        return known if matcher is None else known[: matcher.num_allowed(known)]
 
 
 def _expected_tokens(offer: Offer) -> float:

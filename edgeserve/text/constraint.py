@@ -1,0 +1,101 @@
+"""What an answer is held to, compiled for one model's tokens: llguidance over the GGUF's own bytes.
+
+Everything that cannot be enforced is refused here, before a request is queued.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from threading import Lock
+from typing import TYPE_CHECKING
+
+from edgeserve.errors import ConstraintError
+from edgeserve.frozen import frozen
+from edgeserve.text.tokenizer import Tokenizer
+from edgeserve.types import Constraint, Relaxed
+
+if TYPE_CHECKING:
+    from llguidance import LLTokenizer
+
+    from edgeserve.text.matcher import Matcher
+
+_NUM_KEPT = 32
+_SPECIAL_MARK = b"\xff"  # llguidance's: no text holds this byte, so no grammar of text matches it
+
+
+@frozen
+class CompiledConstraint:
+    """A constraint that can be followed, and what of it was `relaxed`. Safe for several threads."""
+
+    constraint: Constraint
+    relaxed: tuple[Relaxed, ...]
+    start: Matcher
+
+    def matcher(self) -> Matcher:
+        """At its beginning, for one sequence."""
+        return self.start.fork()
+
+
+class ConstraintCompiler:
+    """Compiles constraints for one vocabulary. Safe for several threads.
+
+    llguidance's view of the vocabulary is built when it is first needed, or by `prepare`: about a
+    second for a quarter of a million tokens. The last constraints are kept.
+    """
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer = tokenizer
+        self._building = Lock()
+        self._built: LLTokenizer | None = None
+        self.compile = lru_cache(maxsize=_NUM_KEPT)(self._compile)
+        """Of a Constraint, a CompiledConstraint. Raises ConstraintError."""
+
+    def prepare(self) -> LLTokenizer:
+        """Builds what every constraint needs. Raises ConstraintError for a model without an end."""
+        with self._building:
+            if self._built is None:
+                self._built = _build(self._tokenizer)
+            return self._built
+
+    def _compile(self, constraint: Constraint) -> CompiledConstraint:
+        from edgeserve.text.grammars import grammar_of  # with llguidance, which takes long to load
+        from edgeserve.text.matcher import first_matcher
+
+        grammar, relaxed = grammar_of(constraint)
+        end_ids = self._tokenizer.stop_ids
+        start = first_matcher(constraint.kind, self.prepare(), grammar, end_ids)
+        return CompiledConstraint(constraint, relaxed, start)
+
+
+def _build(tokenizer: Tokenizer) -> LLTokenizer:
+    from llguidance import LLTokenizer, TokenizerWrapper
+
+    if not tokenizer.stop_ids:
+        reason = "this model has no token that ends an answer, which every constraint needs"
+        raise ConstraintError("constraint", reason)
+    wrapper = TokenizerWrapper(_Vocabulary(tokenizer))
+    return LLTokenizer(wrapper, tokenizer.vocab_size, sorted(tokenizer.stop_ids))
+
+
+class _Vocabulary:
+    """A tokenizer as llguidance reads one. Control tokens are marked: they are no text."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer = tokenizer
+        self.eos_token_id = min(tokenizer.stop_ids)
+        self.bos_token_id = tokenizer.bos_id
+        self.tokens = [_marked(tokenizer, token_id) for token_id in range(tokenizer.vocab_size)]
+        self.special_token_ids: Sequence[int] = ()
+
+    def __call__(self, text: str | bytes) -> list[int]:
+        """How forced text is cut into tokens: as it would be in the middle of an answer."""
+        plain = text if isinstance(text, str) else text.decode(errors="replace")
+        return self._tokenizer.encode_continuation(plain)
+
+
+def _marked(tokenizer: Tokenizer, token_id: int) -> bytes:
+    found = tokenizer.token_bytes(token_id)
+    if tokenizer.is_control(token_id):
+        return _SPECIAL_MARK + found
+    return b"" if found == _SPECIAL_MARK else found

@@ -1,0 +1,111 @@
+"""A JSON schema as llguidance enforces it: each keyword is enforced, listed as relaxed, or refused.
+
+llguidance passes over keywords that it does not know; nothing it might pass over reaches it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, cast
+
+from llguidance import LLMatcher
+
+from edgeserve.errors import ConstraintError
+from edgeserve.text.schema_cleaner import Node, Place, SchemaCleaner
+from edgeserve.text.schema_cycles import endless_reference
+from edgeserve.text.schema_keywords import KEPT
+from edgeserve.types import Relaxed
+
+if TYPE_CHECKING:
+    from llguidance._lib import JsonCompileOptions
+
+_MAX_TRIALS = 500
+
+
+def whitespace() -> JsonCompileOptions:
+    """Between the tokens of JSON: none, a space, or up to two new lines and an indent, as llama.cpp
+    has it. With any number of blanks small models write blanks for ever."""
+    return {"whitespace_pattern": r"( |\n{1,2}[ \t]{0,20})", "lenient": False}
+
+
+def enforceable_schema(text: str, *, lenient: bool) -> tuple[str, tuple[Relaxed, ...]]:
+    """The schema to give to llguidance, as JSON, and what it leaves out.
+
+    Raises ConstraintError naming the first keyword that cannot be enforced, and its path; with
+    `lenient` that is left out instead.
+    """
+    cleaner = SchemaCleaner(_parsed(text), lenient=lenient, problem=_problem)
+    schema = cleaner.clean()
+    if isinstance(schema, dict):
+        _refuse_endless(schema, cleaner)
+    problem = _problem(schema)
+    if problem and lenient and isinstance(schema, dict):
+        problem = _relax(schema, cleaner)
+    if problem:
+        raise _error(schema, cleaner, problem)
+    return json.dumps(schema, ensure_ascii=False), tuple(cleaner.relaxed)
+
+
+def _parsed(text: str) -> object:
+    def refuse(name: str) -> None:
+        raise ValueError(f"{name} is no JSON")
+
+    try:
+        found = cast(object, json.loads(text, parse_constant=refuse))
+        json.dumps(found, allow_nan=False)  # 1e999 is read as infinity
+    except (ValueError, RecursionError) as error:
+        raise ConstraintError("json_schema", f"is no JSON: {error}") from None
+    return found
+
+
+def _problem(schema: Node | bool) -> str:
+    """What llguidance says against a schema; empty if nothing."""
+    grammar = LLMatcher.grammar_from_json_schema(json.dumps(schema), overrides=whitespace())
+    is_error, messages = LLMatcher.validate_grammar_with_warnings(grammar)
+    return " ".join(messages[0].split("<state>")[0].split()) if is_error else ""
+
+
+def _refuse_endless(schema: Node, cleaner: SchemaCleaner) -> None:
+    endless = endless_reference(schema)
+    if endless is not None:
+        reason = "its values have no end: each must hold another one"
+        raise ConstraintError("json_schema", reason, path=cleaner.pointer_of(endless))
+
+
+def _relax(schema: Node, cleaner: SchemaCleaner) -> str:
+    """Leaves out more and more, until llguidance takes the rest; what it still says if not."""
+    for place in cleaner.places:
+        if "oneOf" in place.node:
+            choices = {"anyOf": place.node.pop("oneOf")}
+            place.node["allOf"] = [*place.node.get("allOf", ()), choices]
+            cleaner.relax(place.path, "oneOf", "more than one of them may hold")
+    if not _problem(schema):
+        return ""
+    for place in cleaner.places:
+        for keyword in place.node.keys() - KEPT:
+            del place.node[keyword]
+            cleaner.relax(place.path, keyword, "cannot be enforced beside the others")
+    return _problem(schema)
+
+
+def _error(schema: Node | bool, cleaner: SchemaCleaner, problem: str) -> ConstraintError:
+    """Names the innermost place where llguidance finds something to say, and the keyword without
+    which it would not."""
+    definitions = {} if isinstance(schema, bool) else {"$defs": schema.get("$defs", {})}
+    for place in cleaner.places[:_MAX_TRIALS]:
+        reason = _problem({**place.node, **definitions})
+        if reason:
+            keywords = (
+                keyword
+                for keyword, rest in _without_each(place)
+                if not _problem({**rest, **definitions})
+            )
+            keyword = next(keywords, "")
+            return ConstraintError("json_schema", reason, path=place.path, keyword=keyword)
+    return ConstraintError("json_schema", problem, path="#")
+
+
+def _without_each(place: Place) -> Iterator[tuple[str, dict[str, Any]]]:
+    for keyword in place.node:
+        yield keyword, {other: value for other, value in place.node.items() if other != keyword}
