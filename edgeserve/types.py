@@ -98,7 +98,7 @@ class CompletionOutput:
     logprobs: tuple[LogprobsAt, ...] | None = None
     cumulative_logprob: float | None = None
     seed: int = 0
-    parse: Callable[[str], object] | None = field(default=None, repr=False)
+    parse: Callable[[str], object] | None = field(default=None, repr=False, compare=False)
 
     @property
     def parsed(self) -> Any:

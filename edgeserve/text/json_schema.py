@@ -37,10 +37,12 @@ def enforceable_schema(text: str, *, lenient: bool) -> tuple[str, tuple[Relaxed,
     """
     cleaner = SchemaCleaner(_parsed(text), lenient=lenient, problem=_problem)
     schema = cleaner.clean()
-    if isinstance(schema, dict):
-        _refuse_endless(schema, cleaner)
+    if schema is False:
+        raise ConstraintError("json_schema", "nothing satisfies false", path="#")
+    schema = {} if schema is True else schema
+    _refuse_endless(schema, cleaner)
     problem = _problem(schema)
-    if problem and lenient and isinstance(schema, dict):
+    if problem and lenient:
         problem = _relax(schema, cleaner)
     if problem:
         raise _error(schema, cleaner, problem)
@@ -59,7 +61,7 @@ def _parsed(text: str) -> object:
     return found
 
 
-def _problem(schema: Node | bool) -> str:
+def _problem(schema: Node) -> str:
     """What llguidance says against a schema; empty if nothing."""
     grammar = LLMatcher.grammar_from_json_schema(json.dumps(schema), overrides=whitespace())
     is_error, messages = LLMatcher.validate_grammar_with_warnings(grammar)
@@ -89,10 +91,10 @@ def _relax(schema: Node, cleaner: SchemaCleaner) -> str:
     return _problem(schema)
 
 
-def _error(schema: Node | bool, cleaner: SchemaCleaner, problem: str) -> ConstraintError:
+def _error(schema: Node, cleaner: SchemaCleaner, problem: str) -> ConstraintError:
     """Names the innermost place where llguidance finds something to say, and the keyword without
     which it would not."""
-    definitions = {} if isinstance(schema, bool) else {"$defs": schema.get("$defs", {})}
+    definitions = {"$defs": schema.get("$defs", {})}
     for place in cleaner.places[:_MAX_TRIALS]:
         reason = _problem({**place.node, **definitions})
         if reason:
@@ -107,5 +109,5 @@ def _error(schema: Node | bool, cleaner: SchemaCleaner, problem: str) -> Constra
 
 
 def _without_each(place: Place) -> Iterator[tuple[str, dict[str, Any]]]:
-    for keyword in place.node:
+    for keyword in sorted(place.node, key=KEPT.__contains__):
         yield keyword, {other: value for other, value in place.node.items() if other != keyword}

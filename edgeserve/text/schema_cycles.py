@@ -8,10 +8,9 @@ from typing import Any, cast
 Node = Mapping[str, Any]
 
 
-def endless_reference(schema: Node | bool) -> str | None:
-    """A $ref of a cleaned schema whose values could never be finished, if there is one."""
-    if isinstance(schema, bool):
-        return None
+def endless_reference(schema: Node) -> str | None:
+    """A $ref of a cleaned schema whose values could never be finished, if there is one; the whole
+    schema itself only where no other is."""
     definitions = cast(Mapping[str, Node | bool], schema.get("$defs", {}))
     nodes: dict[str, Node | bool] = {"#": schema}
     nodes |= {f"#/$defs/{name}": node for name, node in definitions.items()}
@@ -19,7 +18,8 @@ def endless_reference(schema: Node | bool) -> str | None:
     while True:  # the least fixpoint: each round adds what ends by means of what is known to
         found = {ref for ref in nodes.keys() - ending if _ends(nodes[ref], ending)}
         if not found:
-            return min(nodes.keys() - ending, default=None)
+            endless = sorted(nodes.keys() - ending, key=lambda ref: (ref == "#", ref))
+            return endless[0] if endless else None
         ending |= found
 
 
