@@ -70,7 +70,8 @@ class AsyncTokenStream(AsyncIterator[TokenChunk]):
         await self.aclose()
 
     async def __anext__(self) -> TokenChunk:
-        await self.start()
+        if self._request_id is None:
+            await self.start()
         while not self._ended:
             try:
                 event = await self._events.get()

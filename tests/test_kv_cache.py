@@ -73,9 +73,9 @@ def test_blocks_for_tokens(cache: KVCache, tokens: int, blocks: int) -> None:
 def test_tables_grow_in_every_group(cache: KVCache) -> None:
     tables = cache.new_tables()
     assert cache.extend(tables, 0, 17)
-    assert tables.groups == [[0, 1], [0, 1]]
+    assert list(map(list, tables.groups)) == [[0, 1], [0, 1]]
     assert cache.extend(tables, 17, 32)  # they hold that already
-    assert tables.groups == [[0, 1], [0, 1]]
+    assert list(map(list, tables.groups)) == [[0, 1], [0, 1]]
     cache.check([tables])
 
 
@@ -96,7 +96,7 @@ def test_blocks_past_the_last_position_are_given_back(
     tables = cache.new_tables()
     cache.extend(tables, 0, 48)
     cache.trim(tables, tokens)
-    assert tables.groups == [left, left]
+    assert list(map(list, tables.groups)) == [left, left]
     assert cache.num_available() == [4 - len(left)] * 2
     cache.check([tables])
 
@@ -260,7 +260,7 @@ def test_fork_shares_and_copies_the_block_it_writes(num_prompt: int) -> None:
     last = (num_prompt - 1) // BLOCK
     for group in range(2):
         ours, theirs = fork.tables.groups[group], first.tables.groups[group]
-        assert theirs == before[group]
+        assert list(theirs) == before[group]
         assert ours[:last] == theirs[:last]
         assert ours[last] != theirs[last]
         assert cache.pending_copies[group] == [(theirs[last], ours[last])]
@@ -443,7 +443,7 @@ def test_without_memory_what_was_kept_is_evicted_and_else_nothing_is_taken() -> 
     assert len(memory.asked) > asked  # it was asked for, before anything was evicted
     tables = cache.new_tables()
     assert not cache.extend(tables, 0, 9 * BLOCK)
-    assert tables.held(0) == []
+    assert len(tables.held(0)) == 0
     cache.check([tables])
     memory.left = 100
     assert cache.extend(tables, 0, 9 * BLOCK)

@@ -236,13 +236,11 @@ KNOBS = (
     [
         *({knob: bad} for knob in KNOBS for bad in BAD),
         *({knob: -0.1} for knob in KNOBS if "penalty" not in knob),
-        *({"mu": bad} for bad in BAD[:3]),
         *({"repetition_penalty": bad} for bad in (0.0, -1.0, np.nan, np.inf)),
         *({"top_p": bad} for bad in (-0.1, np.nan)),
         *({"typical_p": bad} for bad in (-0.1, np.nan)),
         *({name: -1} for name in ("dry_allowed_length", "dry_last_n", "penalty_last_n", "top_k")),
         {"dry_base": 0.99},
-        {"chained": 1},
     ],
     ids=str,
 )
@@ -251,6 +249,13 @@ def test_knobs_out_of_range_are_refused_in_c(fields: dict[str, float]) -> None:
     assert sample_logits(random_logits(1, 1.0), [row])
     with pytest.raises(LibraryError):
         sample_logits(random_logits(1, 1.0), [replace(row, fields={**row.fields, **fields})])
+
+
+@pytest.mark.parametrize("own", [*({"mu": bad} for bad in BAD[:3]), {"chained": True}], ids=str)
+def test_what_is_a_tokens_own_is_refused_out_of_range_in_c(own: dict[str, float]) -> None:
+    row = sample_row(ChooseToken(resolved(typical_p=0.9), 1, 1))
+    with pytest.raises(LibraryError):
+        sample_logits(random_logits(1, 1.0), [replace(row, **own)])  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeserve.binding.library import CData, check, load_library
-from edgeserve.binding.samples import TOP_STRIDE, Sampled, SampleOutput, SampleRow, sample_rows
+from edgeserve.binding.samples import TOP_STRIDE, SampleBuffers, Sampled, SampleRow
 from edgeserve.binding.weights import NativeWeight
 from edgeserve.errors import ClosedError, LibraryError
 from edgeserve.frozen import frozen
@@ -87,6 +87,7 @@ class NativeExecutor:
         check(self._library, status, f"the executor (kernels: {kernels or 'best'})")
         self._handle: CData = out[0]
         self._batch = self._ffi.new("es_batch *")
+        self._samples = SampleBuffers(self._library)
         self.kernels = self._ffi.string(self._functions.es_executor_kernels(out[0])).decode()
         """The kernel set that runs."""
 
@@ -151,15 +152,20 @@ class NativeExecutor:
 
     def sample(self, rows: Sequence[SampleRow]) -> list[Sampled]:
         """One result for each row of the last step's logits."""
-        keep: list[object] = []
-        c_rows = sample_rows(self._library, rows, keep)
-        out = SampleOutput(self._library, len(rows))
         with self._calling:
+            made = self._samples
+            made.fill(rows)
             status = self._functions.es_sample(
-                self._opened, c_rows, len(rows), out.sampled, out.ids, out.logprobs, TOP_STRIDE
+                self._opened,
+                made.rows,
+                len(rows),
+                made.sampled,
+                made.ids,
+                made.logprobs,
+                TOP_STRIDE,
             )
-        check(self._library, status, "sampling")
-        return out.results()
+            check(self._library, status, "sampling")
+            return made.results()
 
     def block_bytes(self, cache_group: int) -> int:
         with self._calling:

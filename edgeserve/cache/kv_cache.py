@@ -7,13 +7,14 @@ step; whoever has the bytes copies and clears them.
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from edgeserve.cache.block_pool import BlockPool
-from edgeserve.cache.block_tables import BlockTables
+from edgeserve.cache.block_tables import BlockTables, table_of
 from edgeserve.cache.prefix_index import PrefixIndex
 from edgeserve.frozen import frozen
 
@@ -68,6 +69,7 @@ class KVCache:
         growth: Growth | None = None,
     ) -> None:
         self._windows = tuple(windows)
+        self._windowed = [group for group, window in enumerate(windows) if window is not None]
         self._block_size = block_size
         self._num_blocks = num_blocks
         self._index = index
@@ -131,7 +133,7 @@ class KVCache:
             behind = self._num_behind(group, length * self._block_size)
             held = [found[group][block] for block in range(behind, length)]
             pool.hold(held)
-            tables.groups[group] = [_BEHIND] * behind + held
+            tables.groups[group] = table_of([_BEHIND] * behind + held)
             tables.num_behind[group] = behind
             self._counts.hit += len(held)
         tables.num_indexed = length
@@ -149,7 +151,7 @@ class KVCache:
             gone = source.num_behind[group]
             shared = source.groups[group][gone:num_blocks]
             pool.hold(shared)
-            tables.groups[group] = [_BEHIND] * gone + shared
+            tables.groups[group] = table_of([_BEHIND]) * gone + shared
             tables.num_behind[group] = gone
             self._counts.forked += len(shared)
         tables.num_indexed = (num_tokens - 1) // self._block_size
@@ -161,9 +163,11 @@ class KVCache:
         False, and nothing taken, without room.
         """
         writes = first // self._block_size
+        if self._is_writable(tables, writes, num_tokens):
+            return True  # as of fifteen decodes in sixteen
         missing = self.missing(tables, first, num_tokens)
         if not any(missing):
-            return True  # as of fifteen decodes in sixteen
+            return True
         if not all(self._grown(group, n) for group, n in enumerate(missing)):
             return False
         for group, (table, n, pool) in enumerate(
@@ -209,14 +213,12 @@ class KVCache:
     def leave_behind(self, tables: BlockTables, num_computed: int) -> None:
         """Gives back blocks that no row will see any more, also if the last one is computed again,
         as a fork does."""
-        for group, window in enumerate(self._windows):
-            if window is None:
-                continue
+        for group in self._windowed:
             first = tables.num_behind[group]
             end = self._num_behind(group, num_computed - 1)
             if end > first:
                 gone = tables.groups[group][first:end]
-                tables.groups[group][first:end] = [_BEHIND] * (end - first)
+                tables.groups[group][first:end] = table_of([_BEHIND]) * (end - first)
                 tables.num_behind[group] = end
                 self._pools[group].give_back(gone)
                 self._counts.behind += len(gone)
@@ -234,7 +236,7 @@ class KVCache:
         """Gives a sequence's blocks back, the last first: a prefix outlives what continues it."""
         for group, pool in enumerate(self._pools):
             held = tables.held(group)
-            tables.groups[group] = []
+            tables.groups[group] = table_of(())
             tables.num_behind[group] = 0
             pool.give_back(reversed(held))
         tables.num_indexed = 0
@@ -292,7 +294,7 @@ class KVCache:
             needed = range(self._num_behind(group, length * self._block_size), length)
             ids = {block: found[group][block] for block in needed}
             lacking += [(group, block) for block, block_id in ids.items() if block_id == _STORED]
-            tables.groups[group] = [block_id for block_id in ids.values() if block_id != _STORED]
+            tables.groups[group] = table_of(filter(_STORED.__ne__, ids.values()))
             pool.hold(tables.groups[group])
         missing = Counter(group for group, _ in lacking)
         if not lacking or not all(self._grown(group, count) for group, count in missing.items()):
@@ -304,7 +306,7 @@ class KVCache:
         """One more block for tables to hold; None without room."""
         if not self._grown(group, 1):
             return None
-        tables.groups[group] += self._pools[group].take(1)
+        tables.groups[group].extend(self._pools[group].take(1))
         return tables.groups[group][-1]
 
     def index_restored(
@@ -371,10 +373,19 @@ class KVCache:
         window = self._windows[group]
         return 0 if window is None else max(0, position - window + 1) // self._block_size
 
+    def _is_writable(self, tables: BlockTables, writes: int, num_tokens: int) -> bool:
+        """Whether block number `writes` is the last one needed, there, and the tables' alone."""
+        if self.blocks_for(num_tokens) != writes + 1:
+            return False
+        for table, pool in zip(tables.groups, self._pools, strict=True):
+            if len(table) <= writes or not pool.is_writable(table[writes]):
+                return False
+        return True
+
     def _must_copy(self, group: int, table: Sequence[int], block: int) -> bool:
         return block < len(table) and not self._pools[group].is_writable(table[block])
 
-    def _copy_on_write(self, group: int, table: list[int], block: int) -> None:
+    def _copy_on_write(self, group: int, table: array[int], block: int) -> None:
         pool, shared = self._pools[group], table[block]
         (own,) = pool.take(1)
         # Noted first: an interrupt may then leave a copy that nobody needs, never a missing one.

@@ -285,7 +285,9 @@ class Engine:
         if self._speculator is None or not decoding or room <= 0:
             return output
         drafts = self._speculator.drafts(decoding, len(decoding), room)
-        drafted = self._scheduler.add_drafts(output, drafts) if drafts else output
+        if not drafts:
+            return output
+        drafted = self._scheduler.add_drafts(output, drafts)
         for without, rows in zip(output.rows, drafted.rows, strict=True):
             end = rows.sequence.num_computed_tokens + without.num_tokens
             self._bound.load.add_draft(end, rows.num_rows - without.num_rows)
@@ -295,9 +297,10 @@ class Engine:
         self, scheduled: Iterable[ScheduledRows], results: list[TokenResult]
     ) -> list[EngineEvent]:
         events: list[EngineEvent] = []
-        remaining = iter(results)
+        end = 0
         for rows in scheduled:
-            answers = [next(remaining) for _ in range(rows.num_logits_rows)]
+            first, end = end, end + rows.num_logits_rows
+            answers = results[first:end]
             # A choice of this request may have failed earlier in this very step.
             if rows.sequence.request_id not in self._live:
                 continue
@@ -312,8 +315,7 @@ class Engine:
     ) -> None:
         """Prompt scores, and at the end a new token; as many more as a draft foresaw."""
         sequence = rows.sequence
-        live = self._live[sequence.request_id]
-        choice = live.choices[sequence.index]
+        choice = self._live[sequence.request_id].choices[sequence.index]
         self._scheduler.advance(sequence, rows.num_tokens)
         position = sequence.num_computed_tokens - rows.num_logits_rows + len(rows.draft)
         draft = iter(rows.draft)
@@ -331,22 +333,24 @@ class Engine:
                     choice.score_prompt(answer)
                     sequence.num_scored_tokens += 1
             else:
-                events.extend(self._take_token(live, choice, answer))
+                self._take_token(choice, answer, events)
                 if sequence.finish_reason is not None or next(draft, None) != answer.token_id:
                     break  # the rows that follow were computed after another token
                 sequence.num_accepted_tokens += 1
                 self._scheduler.advance(sequence, 1)
             position += 1
-        self._scheduler.drop_draft(sequence)
+        if rows.draft:
+            self._scheduler.drop_draft(sequence)
 
     def _take_token(
-        self, live: LiveRequest, choice: ChoiceOutput, answer: TokenResult
-    ) -> list[EngineEvent]:
+        self, choice: ChoiceOutput, answer: TokenResult, events: list[EngineEvent]
+    ) -> None:
         sequence = choice.sequence
+        live = self._live[sequence.request_id]
         sequence.append(answer.token_id, answer.mu)
         live.note_token(sequence.index, self._clock())
         chunk = choice.accept(answer)
-        events: list[EngineEvent] = [RequestProgress(sequence.request_id, chunk)]
+        events.append(RequestProgress(sequence.request_id, chunk))
         if chunk.finish_reason is not None:
             self._remove(sequence)
             live.ended.add(sequence.index)
@@ -354,7 +358,6 @@ class Engine:
                 del self._live[sequence.request_id]
                 output = self._finished(live)
                 events.append(RequestFinished(sequence.request_id, output))
-        return events
 
     def _remove(self, sequence: Sequence) -> None:
         self._scheduler.remove(sequence)

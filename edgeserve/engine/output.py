@@ -73,14 +73,14 @@ class ChoiceOutput:
     cumulative_logprob: float = 0.0
     _pieces: list[str] = field(default_factory=list[str])
     _detokenizer: IncrementalDetokenizer = field(init=False)
-    _stops: StopStrings = field(init=False)
+    _stops: StopStrings | None = field(init=False)
 
     def __post_init__(self) -> None:
         params = self.sequence.params
         self._detokenizer = IncrementalDetokenizer(
             self.tokenizer, skip_special=params.skip_special_tokens
         )
-        self._stops = StopStrings(params.stop_strings)
+        self._stops = StopStrings(params.stop_strings) if params.stop_strings else None
 
     @property
     def text(self) -> str:
@@ -132,9 +132,10 @@ class ChoiceOutput:
 
     def _pass_stops(self, text: str) -> tuple[str, bool]:
         """(what may go out, whether a stop string was found). Before `min_tokens` nothing is."""
-        if self.sequence.num_output_tokens <= self.sequence.params.min_tokens:
+        stops, sequence = self._stops, self.sequence
+        if stops is None or sequence.num_output_tokens <= sequence.params.min_tokens:
             return text, False
-        out, stop = self._stops.feed(text)
+        out, stop = stops.feed(text)
         if stop is not None:
             self.stop_reason = stop
         return out, stop is not None
@@ -145,4 +146,5 @@ class ChoiceOutput:
         A character that was cut becomes U+FFFD, which may itself complete a stop string.
         """
         text, stopped = self._pass_stops(self._detokenizer.finish())
-        return (text, True) if stopped else (text + self._stops.finish(), False)
+        held = "" if stopped or self._stops is None else self._stops.finish()
+        return text + held, stopped

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from collections.abc import Sequence as Items
 from typing import TYPE_CHECKING
 
@@ -26,17 +25,19 @@ def row_group(rows: ScheduledRows) -> RowGroup:
     return RowGroup(tokens, first, sequence.block_tables.groups, rows.num_logits_rows)
 
 
-def questions(rows: ScheduledRows, masks: Masks = ()) -> Iterator[ChooseToken | ScoreToken]:
+def questions(rows: ScheduledRows, masks: Masks = ()) -> list[ChooseToken | ScoreToken]:
     """One for each row with logits. A draft's rows are asked as if it were accepted so far."""
     sequence, num_draft = rows.sequence, len(rows.draft)
     end = sequence.num_computed_tokens + rows.num_tokens
-    for position in range(end + num_draft - rows.num_logits_rows, end):
-        if position + 1 < len(sequence.token_ids):
-            yield _score(sequence, position + 1)
-        else:
-            yield choose(sequence, (), masks[0] if masks else None)
-    for count in range(1, num_draft + 1):
-        yield choose(sequence, rows.draft[:count], masks[count] if masks else None)
+    first, last = end + num_draft - rows.num_logits_rows, len(sequence.token_ids) - 1
+    found: list[ChooseToken | ScoreToken]
+    found = [_score(sequence, position + 1) for position in range(first, min(end, last))]
+    if first <= last < end:
+        found += [
+            choose(sequence, rows.draft[:count], masks[count] if masks else None)
+            for count in range(num_draft + 1)
+        ]
+    return found
 
 
 def _score(sequence: Sequence, position: int) -> ScoreToken:

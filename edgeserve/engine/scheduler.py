@@ -147,7 +147,7 @@ class Scheduler:
         num_preempted = self._admit_and_make_room()
         budget = self._max_num_batched_tokens
         decodes = [s for s in self._running if s.num_uncomputed_tokens == 1][:budget]
-        rows = [_rows(sequence, 1) for sequence in decodes]
+        rows = [ScheduledRows(sequence, 1, 1) for sequence in decodes]
         if bound is not None:
             bound.begin((sequence.num_computed_tokens, 1) for sequence in decodes)
         budget -= len(decodes)
@@ -193,7 +193,8 @@ class Scheduler:
             draft = draft[: self._take_for_draft(rows.sequence, len(draft))]
             room -= len(draft)
             num_logits_rows = rows.num_logits_rows + len(draft)
-            found.append(replace(rows, draft=draft, num_logits_rows=num_logits_rows))
+            longer = replace(rows, draft=draft, num_logits_rows=num_logits_rows) if draft else rows
+            found.append(longer)
         return replace(output, rows=tuple(found))
 
     def drop_draft(self, sequence: Sequence) -> None:
@@ -206,7 +207,8 @@ class Scheduler:
         sequence.num_computed_tokens += num_tokens
         first = tables.num_indexed
         self._cache.index_computed(tables, hashes, sequence.token_ids, sequence.num_computed_tokens)
-        self._came(sequence, hashes[first + 1 : tables.num_indexed + 1])
+        if tables.num_indexed > first:
+            self._came(sequence, hashes[first + 1 : tables.num_indexed + 1])
         self._cache.leave_behind(tables, sequence.num_computed_tokens)
 
     def check(self) -> None:

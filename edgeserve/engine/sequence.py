@@ -65,10 +65,12 @@ class Sequence:
     awaited: bytes | None = None
     verified: VerifiedDraft | None = None
     matcher: Matcher | None = None
+    _needs_history: bool = field(init=False)
 
     def __post_init__(self) -> None:
         self.num_prompt_tokens = len(self.token_ids)
         self.mu = self.sampling.first_mu
+        self._needs_history = self.sampling.needs_history
 
     @property
     def num_output_tokens(self) -> int:
@@ -123,8 +125,10 @@ class Sequence:
 
     def banned_ids(self, num_ahead: int = 0) -> list[int]:
         """Tokens that would end the sequence before `min_tokens`, were so many more there."""
-        num_output = self.num_output_tokens + num_ahead
-        return sorted(self.stop_ids) if num_output < self.params.min_tokens else []
+        least = self.params.min_tokens
+        if least == 0 or self.num_output_tokens + num_ahead >= least:
+            return []
+        return sorted(self.stop_ids)
 
     def note_draft(self, draft: tuple[int, ...], answers: list[TokenResult]) -> None:
         """A draft's rows were computed, which gave these answers, and none is taken yet."""
@@ -135,7 +139,7 @@ class Sequence:
 
     def history(self, ahead: tuple[int, ...] = ()) -> list[int]:
         """Tokens so far and those `ahead`, where the sampler needs them."""
-        if not self.sampling.needs_history:
+        if not self._needs_history:
             return []
         return [*self.token_ids, *ahead] if ahead else self.token_ids
 

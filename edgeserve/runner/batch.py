@@ -6,8 +6,8 @@ group a step; a decode is a group of one row, a prefill chunk a longer one.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
-from struct import pack
 from typing import TYPE_CHECKING
 
 from edgeserve.frozen import frozen
@@ -78,11 +78,13 @@ class Batch:
             positions += range(group.first_position, group.first_position + len(group.token_ids))
             first_row.append(len(token_ids))
         longest = max((len(t) for group in groups for t in group.block_tables), default=0)
-        tables: list[int] = []
+        filler = array("i", [-1]) * longest
+        tables = array("i")
         for c in range(num_cache_groups):
             for group in groups:
-                tables += group.block_tables[c]
-                tables += [-1] * (longest - len(group.block_tables[c]))
+                table = group.block_tables[c]
+                tables += table if isinstance(table, array) else array("i", table)
+                tables += filler[len(table) :]
         return cls(
             np.array(token_ids, np.int32),
             # Past int32 it wraps, and the runner refuses what is no position.
@@ -90,10 +92,7 @@ class Batch:
             np.array(first_row, np.int32),
             np.array([group.num_logits_rows for group in groups], np.int32),
             np.array([group.num_hidden_rows for group in groups], np.int32),
-            # Long lists: packed, they take a fifth of the time that numpy's own conversion does.
-            np.frombuffer(pack(f"{len(tables)}i", *tables), np.int32).reshape(
-                num_cache_groups, len(groups), longest
-            ),
+            np.frombuffer(tables, np.int32).reshape(num_cache_groups, len(groups), longest),
         )
 
 

@@ -21,7 +21,7 @@ from edgeserve.plan.weights import WeightView
 from edgeserve.runner.batch import BLOCK_SIZE, Batch, ChooseToken, ScoreToken, TokenResult
 from edgeserve.runner.interruptible import run_interruptibly
 from edgeserve.runner.kv_types import KV_TYPES, KVType
-from edgeserve.runner.native_sampling import sample_row, token_result
+from edgeserve.runner.native_sampling import SampleRows, token_result
 from edgeserve.runner.native_weights import NativeWeights
 from edgeserve.runner.region_costs import RegionCost, region_costs
 from edgeserve.runner.regions import (
@@ -77,6 +77,7 @@ class NativeRunner:
                 made.close()
             raise
         self._closing = Lock()
+        self._sample_rows = SampleRows()
 
     @property
     def numerics_class(self) -> str:
@@ -143,7 +144,7 @@ class NativeRunner:
         self._here.abort(raised)
 
     def sample(self, rows: Sequence[ChooseToken | ScoreToken]) -> list[TokenResult]:
-        found = self._here.sample([sample_row(row) for row in rows])
+        found = self._here.sample(self._sample_rows.of(rows))
         return [token_result(sampled) for sampled in found]
 
     def logits(self) -> NDArray[np.float32]:

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from edgeserve.binding.samples import Sampled, SampleRow
 from edgeserve.runner.batch import ChooseToken, ScoreToken, TokenResult
 from edgeserve.types import ResolvedSampling
 
+_Fields = Mapping[str, int | float]
+
 _MAX_INT32 = 2**31 - 1
+_MOST_UNUSED = 256
+"""Samplings of requests that have ended, before all are forgotten."""
+_SCORING: _Fields = {"mode": 1}
 
 # es_sampler
 _NUMBERS = {
@@ -23,16 +30,66 @@ _NUMBERS = {
 }
 
 
-def sample_row(row: ChooseToken | ScoreToken) -> SampleRow:
+class SampleRows:
+    """Makes C's rows of the runner's questions. What a sampling says is put together once."""
+
+    def __init__(self) -> None:
+        # By identity: to compare all that a sampling says would take as long as to write it.
+        self._fields: dict[int, tuple[ResolvedSampling, _Fields]] = {}
+
+    def of(self, questions: Sequence[ChooseToken | ScoreToken]) -> list[SampleRow]:
+        if len(self._fields) > 2 * len(questions) + _MOST_UNUSED:
+            self._fields.clear()
+        return [
+            _chosen(question, self._fields_of(question.sampling))
+            if isinstance(question, ChooseToken)
+            else _scored(question)
+            for question in questions
+        ]
+
+    def _fields_of(self, sampling: ResolvedSampling) -> _Fields:
+        known = self._fields.get(id(sampling))
+        if known is None:
+            known = self._fields[id(sampling)] = sampling, _sampling_fields(sampling)
+        return known[1]
+
+
+def sample_row(question: ChooseToken | ScoreToken) -> SampleRow:
     """What C is asked of one row of logits."""
-    if isinstance(row, ScoreToken):
-        return SampleRow({"mode": 1, "token": row.token_id, "n_top": row.num_logprobs})
-    sampling, history, num_prompt = row.sampling, row.history, 0
+    return SampleRows().of([question])[0]
+
+
+def _scored(question: ScoreToken) -> SampleRow:
+    return SampleRow(_SCORING, token=question.token_id, num_top=question.num_logprobs)
+
+
+def _chosen(question: ChooseToken, fields: _Fields) -> SampleRow:
+    sampling, history, num_prompt = question.sampling, question.history, 0
     if history:
         # Copied to C for every token, and so no longer than it is looked at.
         skipped = max(0, len(history) - _window(sampling))
-        num_prompt = max(0, row.num_prompt_tokens - skipped)
+        num_prompt = max(0, question.num_prompt_tokens - skipped)
         history = history[skipped:] if skipped else history
+    return SampleRow(
+        fields,
+        0,
+        question.seed & 0xFFFFFFFFFFFFFFFF,
+        question.position,
+        -1 if question.num_logprobs is None else question.num_logprobs,
+        question.mu,
+        question.chained,
+        num_prompt,
+        history,
+        sampling.logit_bias,
+        question.banned,
+        [_NUMBERS[name] for name in sampling.samplers] if sampling.samplers else (),
+        question.mask,
+        sampling.breakers if sampling.samplers else None,
+    )
+
+
+def _sampling_fields(sampling: ResolvedSampling) -> _Fields:
+    """Those that are the same for all tokens."""
     fields: dict[str, int | float] = {
         "mode": 0,
         "temperature": sampling.temperature,
@@ -42,16 +99,11 @@ def sample_row(row: ChooseToken | ScoreToken) -> SampleRow:
         "repetition_penalty": sampling.repetition_penalty,
         "presence_penalty": sampling.presence_penalty,
         "frequency_penalty": sampling.frequency_penalty,
-        "seed": row.seed & 0xFFFFFFFFFFFFFFFF,
-        "position": row.position,
-        "n_prompt": num_prompt,
-        "n_top": -1 if row.num_logprobs is None else row.num_logprobs,
+        "penalty_last_n": sampling.penalty_window,
     }
-    if history:
-        fields["penalty_last_n"] = sampling.penalty_window
     if not sampling.samplers:
-        return SampleRow(fields, history, sampling.logit_bias, row.banned, (), row.mask)
-    fields |= {
+        return fields
+    return fields | {
         "dynatemp_range": sampling.dynatemp_range,
         "dynatemp_exponent": sampling.dynatemp_exponent,
         "typical_p": sampling.typical_p,
@@ -62,15 +114,10 @@ def sample_row(row: ChooseToken | ScoreToken) -> SampleRow:
         "dry_base": sampling.dry_base,
         "dry_allowed_length": sampling.dry_allowed_length,
         "dry_last_n": sampling.dry_window,
-        "mu": row.mu,
-        "chained": int(row.chained),
         "mirostat_tau": sampling.mirostat_tau,
         "mirostat_eta": sampling.mirostat_eta,
         "min_keep": sampling.min_keep,
     }
-    numbers = [_NUMBERS[name] for name in sampling.samplers]
-    bias, banned = sampling.logit_bias, row.banned
-    return SampleRow(fields, history, bias, banned, numbers, row.mask, sampling.breakers)
 
 
 def token_result(found: Sampled) -> TokenResult:

@@ -31,6 +31,10 @@ _OTHER_MODELS = {
 }
 
 
+_MOST_SPELT = 8192
+"""Tokens whose bytes are kept: texts repeat theirs, and a whole vocabulary would take megabytes."""
+
+
 class _Engine(Protocol):
     def encode(self, text: str) -> list[int]: ...
 
@@ -38,7 +42,7 @@ class _Engine(Protocol):
 
 
 class Tokenizer:
-    """A model's vocabulary at work. Immutable; safe to use from several threads."""
+    """A model's vocabulary at work. To its users immutable; safe to use from several threads."""
 
     def __init__(self, vocabulary: Vocabulary, engine: _Engine) -> None:
         self._vocabulary = vocabulary
@@ -52,6 +56,7 @@ class Tokenizer:
         self.adds_bos = vocabulary.adds_bos
         self.adds_eos = vocabulary.adds_eos
         self.control_texts: Sequence[str] = self._special.control_texts
+        self._spelt: dict[int, bytes] = {}
 
     def encode(
         self,
@@ -115,6 +120,15 @@ class Tokenizer:
         Tokens that the file marks as unused add nothing. A space that only stands for the
         beginning of a text is kept: `decode` takes it off.
         """
+        spelt = self._spelt.get(token_id)
+        if spelt is None:
+            spelt = self._spelling(token_id)
+            if len(self._spelt) >= _MOST_SPELT:
+                self._spelt.clear()
+            self._spelt[token_id] = spelt
+        return spelt
+
+    def _spelling(self, token_id: int) -> bytes:
         kind = self._kind(token_id)
         token = self._vocabulary.tokens[token_id]
         if kind & (CONTROL | UNKNOWN | USER_DEFINED):
