@@ -128,7 +128,7 @@ def windows_end_too_soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def drafts_are_verified_as_if_nothing_had_been_said(monkeypatch: pytest.MonkeyPatch) -> None:
     choose = questions.choose
-    monkeypatch.setattr(questions, "choose", lambda sequence, _: choose(sequence, ()))
+    monkeypatch.setattr(questions, "choose", lambda sequence, _, mask: choose(sequence, (), mask))
 
 
 def prefixes_of_other_tokens_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
