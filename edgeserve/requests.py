@@ -140,13 +140,17 @@ class RequestBuilder:
             tools=tools,
             variables=variables,
         )
-        ids = self._model.tokenizer.encode(
+        ids = self.tokens_of(rendered)
+        return self._request(rendered.plain, ids, params, priority, schema)
+
+    def tokens_of(self, rendered: RenderedPrompt) -> list[int]:
+        """A rendered prompt's tokens: control tokens are the template's, never a message's."""
+        return self._model.tokenizer.encode(
             rendered.text,
             parse_special=True,
             add_special=not rendered.starts_with_bos,
             guard=rendered.guard,
         )
-        return self._request(rendered.plain, ids, params, priority, schema)
 
     def render(
         self,

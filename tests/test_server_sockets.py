@@ -13,7 +13,7 @@ import openai
 import pytest
 
 from edgeserve import AsyncLLM
-from edgeserve.server.sse import EventStream, PingTimes
+from edgeserve.server.sse import EventStream, Pings
 
 from .server_harness import USER, real_server
 from .tiny_models import write_tiny_model
@@ -205,7 +205,7 @@ def test_silence_is_broken_by_pings() -> None:
         async def closing() -> None:
             sent.append(b"closed")
 
-        stream = EventStream(frames(), {}, closing, PingTimes(0.1, 0.2))
+        stream = EventStream(frames(), {}, closing, Pings(0.1, 0.2))
         await stream({"type": "http"}, receive, send)
 
     asyncio.run(run())

@@ -12,12 +12,14 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from edgeserve.server import (
+    anthropic,
     health,
     models_route,
     openai_completions,
     root_page,
     token_routes,
 )
+from edgeserve.server.anthropic_errors import anthropic_error
 from edgeserve.server.context import ServerContext
 from edgeserve.server.errors import ErrorShape, Problem, openai_body, problem_of
 from edgeserve.server.exchange import Exchange, error_response
@@ -40,14 +42,15 @@ def build_app(server: ServerContext) -> ASGIApp:
 
 def shape_of(path: str) -> ErrorShape:
     """What an error looks like to whoever asks for a path."""
-    del path
-    return openai_body
+    is_anthropic = path == "/messages" or path.startswith("/messages/")
+    return anthropic_error if is_anthropic else openai_body
 
 
 def _routes(server: ServerContext) -> Sequence[Route]:
     chat = Exchange(server, OpenAIChat(server))
     return [
         Route("/chat/completions", chat.answer, methods=["POST"]),
+        *anthropic.routes(server),
         *openai_completions.routes(server),
         *models_route.routes(server),
         *token_routes.routes(server),

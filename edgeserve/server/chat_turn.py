@@ -98,6 +98,12 @@ def render_chat(served: Served, task: ChatTask, strict_templates: bool) -> Rende
     return served.llm.requests.render(messages, **_template_fields(task, messages))
 
 
+def count_prompt_tokens(served: Served, task: ChatTask, strict_templates: bool) -> int:
+    """Of the prompt that a task would be read as, fitting or not. It computes, too."""
+    rendered = render_chat(served, task, strict_templates)
+    return len(served.llm.requests.tokens_of(rendered))
+
+
 def offered(task: ChatTask) -> tuple[Tool, ...]:
     """The tools that the model is told of."""
     return () if task.tool_choice.mode == "none" else task.tools

@@ -11,7 +11,7 @@ from edgeserve.frozen import frozen
 from edgeserve.server.limits import BodyLimits
 from edgeserve.server.models import ModelRegistry
 from edgeserve.server.security import SecurityPolicy
-from edgeserve.server.sse import PingTimes
+from edgeserve.server.sse import Pings
 
 
 def _new_id() -> str:
@@ -25,7 +25,7 @@ class ServerContext:
     registry: ModelRegistry
     security: SecurityPolicy = field(default_factory=SecurityPolicy)
     limits: BodyLimits = field(default_factory=BodyLimits)
-    pings: PingTimes = field(default_factory=PingTimes)
+    pings: Pings = field(default_factory=Pings)
     strict_templates: bool = False
     now: Callable[[], float] = time.time
     new_id: Callable[[], str] = _new_id

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from typing import Protocol
 
 import msgspec
@@ -39,7 +40,9 @@ class Asked(Protocol):
 
 
 class Surface(Protocol):
-    """A chat API's wire format."""
+    """A chat API's wire format. `ping` is its sign of life."""
+
+    ping: bytes
 
     def read(self, body: Fields, served: Served) -> Asked:
         """What is asked. Raises InvalidRequestError."""
@@ -88,8 +91,9 @@ class Exchange:
             stack.callback(lambda: note_output(request, turn.output))
             headers = notes(body, turn)
             if asked.streams:
+                pings = replace(self._server.pings, frame=self._surface.ping)
                 frames = self._frames(asked, served, turn)
-                return EventStream(frames, headers, stack.pop_all().aclose, self._server.pings)
+                return EventStream(frames, headers, stack.pop_all().aclose, pings)
             answer = await while_connected(request.receive, whole_answer(turn))
             value = self._surface.whole(asked, served, answer)
             return json_response(value, headers)

@@ -13,7 +13,7 @@ from edgeserve.server.exchange import Asked
 from edgeserve.server.fields import Fields
 from edgeserve.server.models import Served
 from edgeserve.server.shapes import chat_logprobs, progress_shape, timings_shape, usage_shape
-from edgeserve.server.sse import DONE, data_frame
+from edgeserve.server.sse import DONE, PING, data_frame
 from edgeserve.server.turn import (
     Answer,
     ChoiceAnswer,
@@ -34,6 +34,8 @@ _NOTHING: Mapping[str, object] = {}
 
 class OpenAIChat:
     """The surface."""
+
+    ping = PING
 
     def __init__(self, server: ServerContext) -> None:
         self._server = server

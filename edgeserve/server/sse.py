@@ -15,7 +15,7 @@ from starlette.types import Receive, Scope, Send
 
 from edgeserve.frozen import frozen
 
-_PING = b": ping\n\n"
+PING = b": ping\n\n"
 DONE = b"data: [DONE]\n\n"
 
 _HEADERS = {
@@ -32,11 +32,12 @@ class ClientGoneError(Exception):
 
 
 @frozen
-class PingTimes:
-    """After how many seconds of silence the first ping is sent, and the others."""
+class Pings:
+    """After how many seconds of silence the first ping is sent, and the others; and what it is."""
 
     first_s: float = 5.0
     next_s: float = 10.0
+    frame: bytes = PING
 
 
 def data_frame(value: object) -> bytes:
@@ -57,7 +58,7 @@ class EventStream:
         frames: AsyncIterator[bytes],
         headers: Mapping[str, str],
         closing: Callable[[], Awaitable[object]],
-        pings: PingTimes = PingTimes(),  # noqa: B008  frozen
+        pings: Pings = Pings(),  # noqa: B008  frozen
     ) -> None:
         self._frames = frames
         self._headers = {**_HEADERS, **headers}
@@ -104,7 +105,7 @@ class EventStream:
                 wait = self._pings.first_s
                 continue
             self._silent_since = loop.time()
-            await send({"type": "http.response.body", "body": _PING, "more_body": True})
+            await send({"type": "http.response.body", "body": self._pings.frame, "more_body": True})
             wait = self._pings.next_s
 
 
