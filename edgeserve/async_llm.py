@@ -109,7 +109,7 @@ class AsyncLLM:
     @property
     def stats(self) -> EngineStats:
         """What the engine has done so far, and where its time went."""
-        return self._model.engine.stats
+        return self._engine.stats
 
     @property
     def default_sampling(self) -> SamplingDefaults:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from edgeserve.engine.accounting import EngineLoad
+from edgeserve.engine.histogram import Distribution, Histogram
 from edgeserve.runner.batch import Batch
 from edgeserve.types import SamplingParams
 
@@ -76,3 +78,44 @@ def test_preemptions_and_queue_are_seen() -> None:
     assert last.occupancy > 0
     bench.run()
     assert bench.engine.stats.num_preemptions > 0
+
+
+def test_latencies_are_of_requests_that_ended() -> None:
+    """A step takes a second: 20 prompt tokens in two, then two more tokens, each after a second."""
+    seconds = [0.0]
+    runner = FakeRunner(hashed_logits(VOCAB_SIZE), num_blocks=64)
+
+    def takes(_: Batch) -> None:
+        seconds[0] += 1.0
+
+    runner.on_execute = takes
+    bench = Harness(make_engine(runner, clock=lambda: seconds[0], max_num_batched_tokens=16))
+    bench.add("a", [5] * 20, PARAMS)
+    bench.step()
+    assert sum(bench.engine.stats.latencies.first_token.counts) == 0
+    bench.run()
+    stats = bench.engine.stats
+    found = stats.latencies
+    assert (found.first_token.total, sum(found.first_token.counts)) == (2.0, 1)
+    assert (found.inter_token.total, sum(found.inter_token.counts)) == (2.0, 2)
+    assert (found.per_token.total, sum(found.per_token.counts)) == (1.0, 1)
+    assert (found.whole.total, sum(found.whole.counts)) == (4.0, 1)
+    assert (found.queue.total, found.queue.counts[0]) == (0.0, 1)
+    assert stats.num_sampled_tokens == 3
+
+
+def test_a_bucket_holds_its_bound_and_the_last_the_rest() -> None:
+    histogram = Histogram((1.0, 2.0))
+    histogram.add([0.5, 1.0, 1.5, 2.0, 9.0])
+    assert histogram.seen() == Distribution((1.0, 2.0), (2, 2, 1), 14.0)
+
+
+def test_the_load_is_of_now_and_not_of_the_last_step() -> None:
+    bench = Harness(make_engine(FakeRunner(hashed_logits(VOCAB_SIZE), num_blocks=64)))
+    bench.add("a", [5], PARAMS)
+    assert bench.engine.stats.load == EngineLoad(0, 1, 0.0)
+    bench.step()
+    load = bench.engine.stats.load
+    assert (load.num_running, load.num_waiting, load.occupancy > 0) == (1, 0, True)
+    bench.engine.abort("a")
+    assert bench.engine.stats.load == EngineLoad(0, 0, 0.0)

@@ -216,9 +216,11 @@ def test_a_full_inbox_refuses_until_something_leaves_it() -> None:
             with pytest.raises(QueueFullError, match="max_queued_requests") as caught:
                 made.submit(request("c333"), wants_progress=False)
             assert caught.value.limit == 2
+            assert (made.stats.load.num_running, made.stats.load.num_waiting) == (1, 2)
             made.forget("a1")
             gate.let_through()
             await gate.step_begins()  # between the steps the inbox was read
+            assert (made.stats.load.num_running, made.stats.load.num_waiting) == (1, 1)
             queues += [made.submit(request("d4444"), wants_progress=False)]
             with pytest.raises(QueueFullError):
                 made.submit(request("e55555"), wants_progress=False)

@@ -163,6 +163,12 @@ def test_health_needs_no_key_on_loopback_only(loopback: bool, status: int) -> No
     assert get("/health", policy=policy).status_code == status  # 503: it is loading
 
 
+@pytest.mark.parametrize(("loopback", "status"), [(True, 200), (False, 401)])
+def test_metrics_need_no_key_on_loopback_only(loopback: bool, status: int) -> None:
+    policy = SecurityPolicy(keys=("secret",), is_loopback=loopback)
+    assert get("/metrics", policy=policy).status_code == status
+
+
 @pytest.mark.parametrize(
     ("host", "expected"),
     [("127.0.0.1", True), ("::1", True), ("localhost", True), ("0.0.0.0", False), ("x", False)],

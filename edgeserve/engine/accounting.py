@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+from edgeserve.engine.histogram import Distribution, Histogram
 from edgeserve.frozen import frozen
 from edgeserve.types import RequestOutput
 
@@ -46,10 +47,56 @@ class StepReport:
     occupancy: float
 
 
+# vLLM's, so that its dashboards read ours.
+_FIRST_TOKEN_S = (
+    *(0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5),
+    *(10.0, 20.0, 40.0, 80.0, 160.0, 640.0, 2560.0),
+)
+_TOKEN_S = (
+    *(0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5),
+    *(10.0, 20.0, 40.0, 80.0),
+)
+_REQUEST_S = (
+    *(0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 60.0),
+    *(120.0, 240.0, 480.0, 960.0, 1920.0, 7680.0),
+)
+
+
+@frozen
+class Latencies:
+    """Seconds, of requests that ended by themselves: from arrival to the first token, from token
+    to token, on average over a request's tokens after the first, to the end, to the first step."""
+
+    first_token: Distribution
+    inter_token: Distribution
+    per_token: Distribution
+    whole: Distribution
+    queue: Distribution
+
+
+@frozen
+class DraftCounts:
+    """What one proposer guessed: drafts, their tokens, and how many of those were right."""
+
+    num_drafts: int = 0
+    num_tokens: int = 0
+    num_accepted: int = 0
+
+
+@frozen
+class EngineLoad:
+    """Right now. Waiting are those that no step has begun; `occupancy` as in StepReport."""
+
+    num_running: int
+    num_waiting: int
+    occupancy: float
+
+
 @frozen
 class EngineStats:
-    """Since the engine was made. Tokens of prompts are counted when their request ends; requests by
-    how they ended: "stop", "length", "abort" or "error"; blocks by what happened to them."""
+    """Since the engine was made. Tokens of prompts and answers are counted when their request ends,
+    `num_sampled_tokens` when they are made; requests by how they ended: "stop", "length", "abort"
+    or "error"; blocks by what happened to them; drafts by proposer."""
 
     num_steps: int
     num_rows: int
@@ -61,6 +108,10 @@ class EngineStats:
     num_requests: Mapping[str, int]
     num_blocks: Mapping[str, int]
     last_step: StepReport | None
+    num_sampled_tokens: int
+    latencies: Latencies
+    drafts: Mapping[str, DraftCounts]
+    load: EngineLoad
 
 
 class Accounts:
@@ -68,6 +119,12 @@ class Accounts:
 
     def __init__(self) -> None:
         self.last_step: StepReport | None = None
+        self.num_sampled_tokens = 0
+        self._first_token = Histogram(_FIRST_TOKEN_S)
+        self._inter_token = Histogram(_TOKEN_S)
+        self._per_token = Histogram(_TOKEN_S)
+        self._whole = Histogram(_REQUEST_S)
+        self._queue = Histogram(_REQUEST_S)
         self._seconds = StepSeconds()
         self._requests: Counter[str] = Counter()
         self._counts: Counter[str] = Counter()
@@ -79,18 +136,34 @@ class Accounts:
         self._counts["rows"] += report.num_rows
         self._counts["preemptions"] += report.num_preempted
 
-    def note_end(self, output: RequestOutput) -> None:
-        """A request that ended by itself, by the reason of its first choice."""
+    def note_end(self, output: RequestOutput, waits: Sequence[float]) -> None:
+        """A request that ended by itself, by the reason of its first choice. `waits` are seconds
+        from one token to the next of the same choice."""
+        self._note_latencies(output, waits)
         self._counts["prompt"] += output.usage.prompt_tokens
         self._counts["cached"] += output.usage.cached_tokens
         self._counts["output"] += output.usage.completion_tokens
         self._requests[output.outputs[0].finish_reason or "abort"] += 1
 
+    def _note_latencies(self, output: RequestOutput, waits: Sequence[float]) -> None:
+        timings = output.timings
+        self._first_token.add([timings.first_token_ms / 1e3])
+        self._inter_token.add(waits)
+        if waits:
+            self._per_token.add([sum(waits) / len(waits)])
+        self._whole.add([timings.total_ms / 1e3])
+        self._queue.add([timings.queue_ms / 1e3])
+
     def note_failure(self, how: str) -> None:
         """One that did not: "abort" or "error"."""
         self._requests[how] += 1
 
-    def stats(self, num_blocks: Mapping[str, int]) -> EngineStats:
+    def stats(
+        self,
+        num_blocks: Mapping[str, int],
+        drafts: Mapping[str, DraftCounts],
+        load: EngineLoad,
+    ) -> EngineStats:
         counts = self._counts
         return EngineStats(
             num_steps=counts["steps"],
@@ -103,4 +176,14 @@ class Accounts:
             num_requests=dict(self._requests),
             num_blocks=num_blocks,
             last_step=self.last_step,
+            num_sampled_tokens=self.num_sampled_tokens,
+            latencies=Latencies(
+                self._first_token.seen(),
+                self._inter_token.seen(),
+                self._per_token.seen(),
+                self._whole.seen(),
+                self._queue.seen(),
+            ),
+            drafts=drafts,
+            load=load,
         )

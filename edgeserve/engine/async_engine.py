@@ -14,8 +14,10 @@ from bisect import insort
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from operator import attrgetter
 
+from edgeserve.engine.accounting import EngineStats
 from edgeserve.engine.engine import Engine
 from edgeserve.engine.live_request import Request
 from edgeserve.engine.output import EngineEvent, RequestFailed, RequestProgress
@@ -67,7 +69,7 @@ class AsyncEngine:
         """At most `max_queued_requests` wait to be computed; one more is refused."""
         self._engine = engine
         self._max_queued = max_queued_requests
-        self._room = threading.Semaphore(max_queued_requests)
+        self._room = _Room(max_queued_requests)
         self._home = HomeProcess()
         self._numbers = itertools.count()
         self._lock = threading.Lock()  # nothing may follow the command that ends the thread
@@ -83,6 +85,13 @@ class AsyncEngine:
         self._thread.start()
         weakref.finalize(self, _end_thread, self._inbox, self._thread)
 
+    @property
+    def stats(self) -> EngineStats:
+        """The engine's, in which requests of the inbox wait too."""
+        stats = self._engine.stats
+        load = replace(stats.load, num_waiting=stats.load.num_waiting + self._room.num_taken)
+        return replace(stats, load=load)
+
     def submit(self, request: Request, *, wants_progress: bool) -> Events:
         """Queues a request for the running event loop.
 
@@ -95,7 +104,7 @@ class AsyncEngine:
         with self._lock:
             if self._closed or self._ended.done():
                 raise ClosedError
-            if not self._room.acquire(blocking=False):
+            if not self._room.take():
                 raise QueueFullError(self._max_queued)
             self._inbox.put(_Submission(next(self._numbers), request, self._engine.now(), listener))
         return listener.events
@@ -130,12 +139,30 @@ def _end_thread(inbox: queue.SimpleQueue[_Command], thread: threading.Thread) ->
         thread.join()
 
 
+class _Room:
+    """Places for requests that wait to be computed. For any thread."""
+
+    def __init__(self, num_places: int) -> None:
+        self._lock = threading.Lock()
+        self._num_places = num_places
+        self.num_taken = 0
+
+    def take(self) -> bool:
+        """A place, if there is one."""
+        with self._lock:
+            is_free = self.num_taken < self._num_places
+            self.num_taken += is_free
+        return is_free
+
+    def release(self) -> None:
+        with self._lock:
+            self.num_taken -= 1
+
+
 class _EngineThread:
     """What runs on the thread: commands first, then a step, until told to end."""
 
-    def __init__(
-        self, engine: Engine, inbox: queue.SimpleQueue[_Command], room: threading.Semaphore
-    ) -> None:
+    def __init__(self, engine: Engine, inbox: queue.SimpleQueue[_Command], room: _Room) -> None:
         self._engine = engine
         self._inbox = inbox
         self._room = room

@@ -11,7 +11,7 @@ from dataclasses import asdict
 from edgeserve.cache.disk_store import DiskStore
 from edgeserve.cache.kv_cache import CacheCounts, Growth, KVCache
 from edgeserve.cache.prefix_index import PrefixIndex
-from edgeserve.engine.accounting import Accounts, EngineStats, StepReport, StepSeconds
+from edgeserve.engine.accounting import Accounts, DraftCounts, EngineStats, StepReport, StepSeconds
 from edgeserve.engine.forward import ForwardPass
 from edgeserve.engine.limits import EngineLimits
 from edgeserve.engine.live_request import (
@@ -123,7 +123,9 @@ class Engine:
     @property
     def stats(self) -> EngineStats:
         """What was done so far, and where the time went."""
-        return self._accounts.stats(asdict(self._cache.counts))
+        drafts = dict[str, DraftCounts]() if self._speculator is None else self._speculator.counts()
+        load = self._scheduler.load()
+        return self._accounts.stats(asdict(self._cache.counts), drafts, load)
 
     def is_live(self, request_id: str) -> bool:
         return request_id in self._live
@@ -349,6 +351,7 @@ class Engine:
         live = self._live[sequence.request_id]
         sequence.append(answer.token_id, answer.mu)
         live.note_token(sequence.index, self._clock())
+        self._accounts.num_sampled_tokens += 1
         chunk = choice.accept(answer)
         events.append(RequestProgress(sequence.request_id, chunk))
         if chunk.finish_reason is not None:
@@ -366,9 +369,8 @@ class Engine:
 
     def _finished(self, live: LiveRequest) -> RequestOutput:
         output = live.output(self._clock(), self._tokenizer.decode)
-        self._accounts.note_end(output)
-        timeline = live.choices[0].sequence.token_ids
-        self._recent.remember(live.request.request_id, timeline)
+        self._accounts.note_end(output, live.waits)
+        self._recent.remember(live.request.request_id, live.choices[0].sequence.token_ids)
         return output
 
     def _fail(self, request_id: str, error: EdgeServeError) -> EngineEvent:

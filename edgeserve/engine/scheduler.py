@@ -15,6 +15,7 @@ from itertools import count
 from typing import Protocol
 
 from edgeserve.cache.kv_cache import KVCache
+from edgeserve.engine.accounting import EngineLoad
 from edgeserve.engine.restorer import Restorer
 from edgeserve.engine.sequence import Sequence
 from edgeserve.errors import OutOfBlocksError
@@ -116,6 +117,10 @@ class Scheduler:
     @property
     def num_running(self) -> int:
         return len(self._running)
+
+    def load(self) -> EngineLoad:
+        """How busy it is right now. For any thread."""
+        return EngineLoad(self.num_running, self.num_waiting, self._cache.occupancy())
 
     def require_blocks(self, num_tokens: int) -> None:
         """Raises OutOfBlocksError if the whole pool could not hold a sequence of this length."""

@@ -14,6 +14,7 @@ from starlette.types import ASGIApp
 from edgeserve.server import (
     anthropic,
     health,
+    metrics_route,
     models_route,
     openai_completions,
     root_page,
@@ -55,6 +56,7 @@ def _routes(server: ServerContext) -> Sequence[Route]:
         *models_route.routes(server),
         *token_routes.routes(server),
         *health.routes(server),
+        *metrics_route.routes(server),
         *root_page.routes(server),
     ]
 

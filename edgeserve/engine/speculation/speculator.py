@@ -8,6 +8,7 @@ from itertools import accumulate
 from operator import mul
 from typing import Protocol
 
+from edgeserve.engine.accounting import DraftCounts
 from edgeserve.engine.sequence import Sequence
 from edgeserve.engine.speculation.proposer import Proposer
 from edgeserve.frozen import frozen
@@ -59,6 +60,15 @@ class FixedLength:
         pass
 
 
+@frozen
+class _OpenDraft:
+    """A draft that was handed out, and its sequence's counts before it."""
+
+    proposer: str
+    num_tokens: int
+    num_accepted: int
+
+
 class Speculator:
     """Owns the proposers. One that fails is asked no more; `failures` says which did, and how."""
 
@@ -67,12 +77,16 @@ class Speculator:
         self._lengths = lengths
         self._vocab_size = vocab_size
         self.failures: list[tuple[str, Exception]] = []
+        self._open: dict[Sequence, _OpenDraft] = {}
+        self._counts = {proposer.name: DraftCounts() for proposer in proposers}
 
     def drafts(
         self, decoding: Items[Sequence], num_rows: int, room: int
     ) -> dict[Sequence, tuple[int, ...]]:
         """Drafts for some of the sequences, each of which the next step computes one row of: no
         longer than what may still be said, and `room` tokens together at most."""
+        for sequence in list(self._open):
+            self._settle(sequence)
         room = min(room, _MAX_DRAFT_ROWS)
         found: dict[Sequence, tuple[int, ...]] = {}
         most = min(MAX_DRAFT, _SHARES * _MAX_DRAFT_ROWS // max(1, len(decoding)))
@@ -98,8 +112,13 @@ class Speculator:
 
     def forget(self, sequence: Sequence) -> None:
         """The sequence has ended."""
+        self._settle(sequence)
         for proposer in self._proposers:
             proposer.forget(sequence)
+
+    def counts(self) -> Mapping[str, DraftCounts]:
+        """By proposer, of drafts whose step is over. For any thread."""
+        return dict(self._counts)
 
     def close(self) -> None:
         """Gives back what proposers hold. Twice is fine."""
@@ -136,7 +155,24 @@ class Speculator:
             sequence: self._allowed(sequence, drafts.get(sequence, ())[:n])
             for sequence, n in wanted.items()
         }
-        return {sequence: draft for sequence, draft in allowed.items() if draft}
+        found = {sequence: draft for sequence, draft in allowed.items() if draft}
+        for sequence in found:
+            self._open[sequence] = _OpenDraft(
+                proposer.name, sequence.num_draft_tokens, sequence.num_accepted_tokens
+            )
+        return found
+
+    def _settle(self, sequence: Sequence) -> None:
+        """Counts how a draft fared, once its step is over. A step may have had no room for it."""
+        draft = self._open.pop(sequence, None)
+        if draft is None or sequence.num_draft_tokens == draft.num_tokens:
+            return
+        before = self._counts[draft.proposer]
+        self._counts[draft.proposer] = DraftCounts(
+            before.num_drafts + 1,
+            before.num_tokens + sequence.num_draft_tokens - draft.num_tokens,
+            before.num_accepted + sequence.num_accepted_tokens - draft.num_accepted,
+        )
 
     def _give_up(self, proposer: Proposer, error: Exception) -> None:
         self.failures.append((proposer.name, error))
