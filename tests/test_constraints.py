@@ -263,6 +263,8 @@ REFUSED = {
     "unknown keyword": ({"type": "array", "maxitems": 3}, "maxitems", "#"),
     "unknown type": ({"type": "text"}, "type", "#"),
     "one of what overlaps": ({"properties": {"a": {"oneOf": [{"type": "number"}, {"type": "integer"}]}}}, "oneOf", "#/properties/a"),  # noqa: E501
+    "too many remainders": ({"type": "integer", "multipleOf": 10**6 + 3}, "multipleOf", "#"),
+    "no divisor": ({"type": "integer", "multipleOf": 0}, "multipleOf", "#"),
     "false": (False, "", "#"),
     "contradiction": ({"type": "integer", "minimum": 5, "maximum": 3}, "minimum", "#"),
     "not a schema": ({"items": 3}, "", "#/items"),
@@ -440,3 +442,17 @@ def test_compiling_again_is_remembered() -> None:
     compiler = ConstraintCompiler(TOKENIZER)
     first = compiler.compile(Constraint.json_object())
     assert compiler.compile(Constraint.json_object()) is first
+
+
+def test_many_members_are_followed() -> None:
+    names = [f"k{index}" for index in range(600)]
+    schema = {
+        "type": "object",
+        "properties": {name: {"type": "null"} for name in names},
+        "additionalProperties": False,
+    }
+    matcher = compiled(SCHEMA(schema)).matcher()
+    for token in TOKENIZER.encode_continuation('{"k599":null'):
+        matcher.accept(token)
+    byte = {TOKENIZER.token_bytes(i): i for i in range(TOKENIZER.vocab_size - 1, -1, -1)}
+    assert byte[b"}"] in allowed_by(matcher.masks(())[0])

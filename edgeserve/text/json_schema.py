@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 from llguidance import LLMatcher
 
 from edgeserve.errors import ConstraintError
+from edgeserve.text.matcher import reason_of
 from edgeserve.text.schema_cleaner import Node, Place, SchemaCleaner
 from edgeserve.text.schema_cycles import endless_reference
 from edgeserve.text.schema_keywords import KEPT
@@ -65,7 +66,7 @@ def _problem(schema: Node) -> str:
     """What llguidance says against a schema; empty if nothing."""
     grammar = LLMatcher.grammar_from_json_schema(json.dumps(schema), overrides=whitespace())
     is_error, messages = LLMatcher.validate_grammar_with_warnings(grammar)
-    return " ".join(messages[0].split("<state>")[0].split()) if is_error else ""
+    return reason_of(messages[0]) if is_error else ""
 
 
 def _refuse_endless(schema: Node, cleaner: SchemaCleaner) -> None:

@@ -12,13 +12,16 @@ from edgeserve.errors import ConstraintError, ConstraintLimitError
 
 _MAX_REASON = 400
 _SILENT = 0
+_MAX_ITEMS = 20_000  # of a parser's row: four for each member that an object may still have
 
 
 def first_matcher(
     kind: str, tokenizer: LLTokenizer, grammar: str, end_ids: frozenset[int]
 ) -> Matcher:
     """At the beginning of a grammar that something satisfies. Raises ConstraintError."""
-    limits = LLParserLimits(verbose_errors=False)
+    limits = LLParserLimits(
+        max_items_in_row=_MAX_ITEMS, step_max_items=10 * _MAX_ITEMS, verbose_errors=False
+    )
     found = LLMatcher(tokenizer, grammar, log_level=_SILENT, limits=limits)
     if found.is_error():
         raise ConstraintError(kind, reason_of(found.get_error()))
@@ -26,7 +29,7 @@ def first_matcher(
     trial = matcher.fork()
     allowed = trial.masks(())[0]
     if trial.failure is not None:
-        raise ConstraintError(kind, f"nothing satisfies it, or it is too large: {trial.failure}")
+        raise ConstraintError(kind, f"cannot be followed: {trial.failure.reason}")
     if not allowed.any():
         raise ConstraintError(kind, "nothing satisfies it")
     return matcher
@@ -96,5 +99,5 @@ class Matcher:
 
 def reason_of(message: str) -> str:
     """llguidance's words on one line, without what is only for its makers."""
-    words = " ".join(message.split("<state>")[0].split())
+    words = " ".join(message.split("<state>")[0].split("<non-verbose/>")[0].split())
     return words if len(words) <= _MAX_REASON else f"{words[:_MAX_REASON]}…"

@@ -7,6 +7,7 @@ stands alone.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
 from typing import Any, cast
 
 from edgeserve.errors import ConstraintError
@@ -16,7 +17,8 @@ from edgeserve.text.patterns import refused_pattern
 from edgeserve.types import Relaxed
 
 _MAX_DEPTH = 64
-_MAX_NODES = 20_000
+_MAX_NODES = 10_000
+_MAX_REMAINDERS = 20_000
 _LEFT_OUT = object()
 
 Node = dict[str, Any]
@@ -194,6 +196,8 @@ def _plain_problem(keyword: str, value: Any) -> str | None:
         return None
     if keyword in keywords.COUNTS:
         return "" if _is_count(value) else "must be a whole number, 0 or more"
+    if keyword == "multipleOf":
+        return _divisor_problem(value)
     if keyword in keywords.NUMBERS:
         return "" if _is_number(value) else "must be a number"
     match keyword:
@@ -211,6 +215,15 @@ def _plain_problem(keyword: str, value: Any) -> str | None:
             return "" if known else f"{value!r}: must be of {', '.join(sorted(keywords.TYPES))}"
         case _:
             return "this keyword cannot be enforced; leave it out"
+
+
+def _divisor_problem(value: Any) -> str:
+    """Its digits are followed remainder by remainder, each a state: a second for 70,000."""
+    if not _is_number(value) or value <= 0:
+        return "must be a number above 0"
+    digits = Decimal(repr(value)).normalize().as_tuple()
+    count = int("".join(map(str, digits.digits))) * 10 ** max(0, int(digits.exponent))
+    return "" if count <= _MAX_REMAINDERS else f"has more than {_MAX_REMAINDERS:,} remainders"
 
 
 def _is_count(value: Any) -> bool:

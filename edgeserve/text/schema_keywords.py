@@ -50,7 +50,6 @@ NUMBERS = frozenset(
         "maximum",
         "exclusiveMinimum",
         "exclusiveMaximum",
-        "multipleOf",
     }
 )
 TYPES = frozenset(
