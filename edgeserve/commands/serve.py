@@ -91,6 +91,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--log-level", default="info", choices=_LOG_LEVELS, help="info prints a line per request"
     )
+    parser.add_argument(
+        "--log-format", default="text", choices=("text", "json"), help="json: an object a line"
+    )
     add_engine_arguments(parser)
 
 
@@ -98,12 +101,11 @@ def run(args: argparse.Namespace, config: Config) -> int:
     if args.device != "oracle":
         keep_numpy_to_one_thread()
     from edgeserve.server.address import Listening, bind
+    from edgeserve.server.log_format import log_handler
 
     if (args.ssl_certfile is None) != (args.ssl_keyfile is None):
         raise InvalidRequestError("--ssl-certfile", args.ssl_certfile, "given with --ssl-keyfile")
-    logging.basicConfig(
-        level=args.log_level.upper(), format="%(asctime)s %(levelname)s %(message)s"
-    )
+    logging.basicConfig(level=args.log_level.upper(), handlers=[log_handler(args.log_format)])
     listening = Listening(
         args.host,
         args.port,

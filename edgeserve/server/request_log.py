@@ -48,7 +48,8 @@ class RequestLog:
             level = logging.DEBUG if scope["path"] in _QUIET else logging.INFO
             if _log.isEnabledFor(level):
                 ms = (self._clock() - began) * 1e3
-                _log.log(level, "%s", _line(scope, status or "gone", ms, notes))
+                facts = _facts(scope, status or "gone", ms, notes)
+                _log.log(level, "%s", _line(facts), extra={"facts": facts})
 
     def _say_once(self, scope: Scope, message: Message) -> None:
         """What was ignored or changed: each set of it once for every program that asks."""
@@ -63,7 +64,8 @@ class RequestLog:
         key = (agent, "; ".join(said))
         if key not in self._seen and len(self._seen) < _MOST_REMEMBERED:
             self._seen.add(key)
-            _log.info("user_agent=%r %s", *key)
+            facts = {"user_agent": agent, "notes": said}
+            _log.info("user_agent=%r %s", *key, extra={"facts": facts})
 
 
 def note(request: Request, **facts: object) -> None:
@@ -91,8 +93,8 @@ def note_output(request: Request, output: RequestOutput | None) -> None:
         note(request, miss=f"{output.prefix_miss.reason}@{output.prefix_miss.position}")
 
 
-def _line(scope: Scope, status: object, ms: float, notes: dict[str, object]) -> str:
-    facts = {
+def _facts(scope: Scope, status: object, ms: float, notes: dict[str, object]) -> dict[str, object]:
+    return {
         "id": scope["state"].get("request_id", "-"),
         "method": scope["method"],
         "path": scope["path"],
@@ -100,6 +102,9 @@ def _line(scope: Scope, status: object, ms: float, notes: dict[str, object]) -> 
         "ms": round(ms, 1),
         **notes,
     }
+
+
+def _line(facts: dict[str, object]) -> str:
     return " ".join(f"{name}={_shown(value)}" for name, value in facts.items())
 
 
