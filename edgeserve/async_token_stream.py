@@ -8,7 +8,12 @@ from types import TracebackType
 
 from edgeserve.engine.async_engine import AsyncEngine, Events
 from edgeserve.engine.live_request import Request
-from edgeserve.engine.output import RequestFailed, RequestFinished, RequestProgress
+from edgeserve.engine.output import (
+    PromptRead,
+    RequestFailed,
+    RequestFinished,
+    RequestProgress,
+)
 from edgeserve.errors import AbortedError
 from edgeserve.types import RequestOutput, TokenChunk
 
@@ -70,6 +75,18 @@ class AsyncTokenStream(AsyncIterator[TokenChunk]):
         await self.aclose()
 
     async def __anext__(self) -> TokenChunk:
+        while (piece := await self._next_piece()) is not None:
+            if isinstance(piece, TokenChunk):
+                return piece
+        raise StopAsyncIteration
+
+    async def pieces(self) -> AsyncIterator[TokenChunk | PromptRead]:
+        """The same, and how far the prompt is read, where the request wants to know."""
+        while (piece := await self._next_piece()) is not None:
+            yield piece
+
+    async def _next_piece(self) -> TokenChunk | PromptRead | None:
+        """None at the end."""
         if self._request_id is None:
             await self.start()
         while not self._ended:
@@ -83,13 +100,15 @@ class AsyncTokenStream(AsyncIterator[TokenChunk]):
             match event:
                 case RequestProgress():
                     return event.chunk
+                case PromptRead():
+                    return event
                 case RequestFinished():
                     self._ended = True
                     self.output = event.output
                 case RequestFailed():
                     self._ended = True
                     raise event.error
-        raise StopAsyncIteration
+        return None
 
     async def aclose(self) -> None:
         """Ends the stream; a request that is still running is cancelled. Twice is fine."""

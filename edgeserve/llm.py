@@ -11,7 +11,7 @@ from edgeserve.build import load_model
 from edgeserve.config import Config
 from edgeserve.engine.accounting import EngineStats
 from edgeserve.engine.live_request import Request
-from edgeserve.engine.output import RequestFailed, RequestFinished, RequestProgress
+from edgeserve.engine.output import PromptRead, RequestFailed, RequestFinished, RequestProgress
 from edgeserve.engine.shared_engine import SharedEngine
 from edgeserve.engine_options import EngineFields, EngineOptions
 from edgeserve.loader.model_files import LicenseGate
@@ -229,5 +229,5 @@ class LLM:
                         return event.output
                     case RequestFailed():
                         raise event.error
-                    case RequestProgress():
+                    case RequestProgress() | PromptRead():
                         pass

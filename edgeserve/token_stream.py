@@ -6,7 +6,13 @@ from collections import deque
 from collections.abc import Iterator
 from types import TracebackType
 
-from edgeserve.engine.output import EngineEvent, RequestFailed, RequestFinished, RequestProgress
+from edgeserve.engine.output import (
+    EngineEvent,
+    PromptRead,
+    RequestFailed,
+    RequestFinished,
+    RequestProgress,
+)
 from edgeserve.engine.shared_engine import SharedEngine
 from edgeserve.types import RequestOutput, TokenChunk
 
@@ -45,6 +51,8 @@ class TokenStream(Iterator[TokenChunk]):
             match event:
                 case RequestProgress():
                     return event.chunk
+                case PromptRead():
+                    pass
                 case RequestFinished():
                     self.output = event.output
                     self.close()

@@ -20,7 +20,12 @@ from operator import attrgetter
 from edgeserve.engine.accounting import EngineStats
 from edgeserve.engine.engine import Engine
 from edgeserve.engine.live_request import Request
-from edgeserve.engine.output import EngineEvent, RequestFailed, RequestProgress
+from edgeserve.engine.output import (
+    EngineEvent,
+    PromptRead,
+    RequestFailed,
+    RequestProgress,
+)
 from edgeserve.engine.saver import SAVING_PAUSE_SECONDS
 from edgeserve.engine.scheduler import PRIORITY_STEP
 from edgeserve.errors import ClosedError, EdgeServeError, QueueFullError, StepError
@@ -248,7 +253,7 @@ class _EngineThread:
             listener = self._listeners.get(event.request_id)
             if listener is None:
                 continue
-            if not isinstance(event, RequestProgress):
+            if not isinstance(event, RequestProgress | PromptRead):
                 del self._listeners[event.request_id]
             elif not listener.wants_progress:
                 continue

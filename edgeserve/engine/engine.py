@@ -321,6 +321,8 @@ class Engine:
         self._scheduler.advance(sequence, rows.num_tokens)
         position = sequence.num_computed_tokens - rows.num_logits_rows + len(rows.draft)
         draft = iter(rows.draft)
+        if live.request.wants_prompt_progress and live.first_token is None:
+            events.append(live.prompt_progress(self._clock()))
         sequence.note_draft(rows.draft, answers)
         for answer in answers:
             if not answer.finite:

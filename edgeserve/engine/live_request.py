@@ -6,7 +6,7 @@ from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from edgeserve.engine.output import ChoiceOutput
+from edgeserve.engine.output import ChoiceOutput, PromptRead
 from edgeserve.engine.recent_prompts import Likeness, prefix_miss
 from edgeserve.errors import InvalidRequestError
 from edgeserve.frozen import frozen
@@ -20,7 +20,8 @@ class Request:
     """What a client asked. `seed` is always known: the caller's, or one drawn for it. Of two that
     wait, one whose `priority` is lower goes first, unless 64 others a step of priority have.
     `breakers` are the tokens of the texts that end repetitions for DRY; `constraint` is the params'
-    own, compiled; `parse` makes a value of a whole answer's text."""
+    own, compiled; `parse` makes a value of a whole answer's text. `wants_prompt_progress` asks for
+    an event per step that reads the prompt."""
 
     request_id: str
     prompt: str | None
@@ -31,6 +32,7 @@ class Request:
     breakers: SequenceBreakers | None = None
     constraint: CompiledConstraint | None = None
     parse: Callable[[str], object] | None = None
+    wants_prompt_progress: bool = False
 
 
 @dataclass(slots=True)
@@ -56,6 +58,18 @@ class LiveRequest:
         if newest is not None:
             self.waits.append(now - newest)
         self._newest[index] = now
+
+    def prompt_progress(self, now: float) -> PromptRead:
+        """How far its prompt is read."""
+        first = self.choices[0].sequence
+        started = now if self.started is None else self.started
+        return PromptRead(
+            self.request.request_id,
+            total=first.num_prompt_tokens,
+            cached=first.num_cached_tokens,
+            processed=min(first.num_computed_tokens, first.num_prompt_tokens),
+            time_ms=(now - started) * 1e3,
+        )
 
     def output(self, now: float, text_of: Callable[[Sequence[int]], str]) -> RequestOutput:
         """What it came to. `text_of` is the tokenizer's."""

@@ -30,6 +30,18 @@ class RequestProgress:
 
 
 @frozen
+class PromptRead:
+    """How far a prompt is read, for a request that wants to know. Of `total` tokens, `cached` were
+    found and `processed`, these among them, are done; times count from its first step."""
+
+    request_id: str
+    total: int
+    cached: int
+    processed: int
+    time_ms: float
+
+
+@frozen
 class RequestFinished:
     """All choices ended."""
 
@@ -45,7 +57,7 @@ class RequestFailed:
     error: EdgeServeError
 
 
-EngineEvent = RequestProgress | RequestFinished | RequestFailed
+EngineEvent = RequestProgress | PromptRead | RequestFinished | RequestFailed
 
 
 def logprobs_at(tokenizer: Tokenizer, result: TokenResult) -> LogprobsAt:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TypedDict, cast
 
 from edgeserve.async_token_stream import AsyncTokenStream
 from edgeserve.engine.live_request import Request
+from edgeserve.engine.output import PromptRead
 from edgeserve.errors import NotYetError
 from edgeserve.frozen import frozen
 from edgeserve.server.choice_reader import ChoiceReader
 from edgeserve.server.context import ServerContext
 from edgeserve.server.models import Served
-from edgeserve.server.turn import ChatTask, Tool, TurnEvent, TurnFinished
+from edgeserve.server.turn import ChatTask, PromptProgress, Tool, TurnEvent, TurnFinished
 from edgeserve.text.answer_reader import AnswerShape
 from edgeserve.text.chat_template import RenderedPrompt
 from edgeserve.text.reasoning import opens_reasoning, reasoning_tags
@@ -44,8 +46,12 @@ class ChatTurn:
         self.num_prompt_tokens = len(prepared.request.prompt_token_ids)
 
     async def __aiter__(self) -> AsyncIterator[TurnEvent]:
-        async for chunk in self._stream:
-            for event in self._readers[chunk.index].read(chunk):
+        async for piece in self._stream.pieces():
+            if isinstance(piece, PromptRead):
+                times = (piece.total, piece.cached, piece.processed, piece.time_ms)
+                yield PromptProgress(*times)
+                continue
+            for event in self._readers[piece.index].read(piece):
                 yield event
         output = self._stream.output
         assert output is not None  # the stream has ended without an error
@@ -81,6 +87,8 @@ def prepare_chat(served: Served, task: ChatTask, strict_templates: bool) -> Prep
     fields = _template_fields(task, messages)
     builder = served.llm.requests
     request = builder.chat(messages, task.params, priority=task.priority, **fields)
+    if task.wants_prompt_progress:
+        request = replace(request, wants_prompt_progress=True)
     source = builder.template.source
     tags = reasoning_tags(source)
     shape = AnswerShape(
