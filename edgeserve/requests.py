@@ -118,7 +118,7 @@ class RequestBuilder:
         if ids is None:
             allowed = "left out: this model has no tokens for filling in"
             raise InvalidRequestError("suffix", suffix, allowed)
-        return self._request(None, ids, params, priority)
+        return self._request(None, ids, params, priority, None)
 
     def chat(
         self,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 
 from edgeserve import AsyncLLM
 
-from .server_harness import USER, client_of, with_server
+from .server_harness import USER, client_of
 from .tiny_models import write_tiny_model
 
 CONTEXT = 64
@@ -352,10 +353,76 @@ def test_raw_prompts_in_every_shape(ask: Any, prompt: Any) -> None:
     assert [choice["index"] for choice in found["choices"]] == list(range(2 * num))
 
 
-def test_wishes_that_nothing_enforces_yet_are_refused_by_name(path: Path) -> None:
-    async def test(client: httpx.AsyncClient, _: AsyncLLM) -> None:
-        both = {"guided_regex": "a", "guided_json": {}}
-        found = await client.post("/v1/chat/completions", json=chat(**both))
-        assert error(found)["param"] in both
+# --- constraints ---------------------------------------------------------------------------------
 
-    with_server(path, test)
+SCHEMA = {
+    "type": "object",
+    "properties": {"a": {"enum": ["x", "y"]}},
+    "required": ["a"],
+    "additionalProperties": False,
+}
+NUMBERS = 'root ::= "1" | "2"'
+
+
+@pytest.mark.parametrize(
+    ("field", "pattern"),
+    [
+        ({"response_format": {"type": "json_schema", "json_schema": {"schema": SCHEMA}}}, "schema"),
+        ({"response_format": {"type": "json_schema", "schema": SCHEMA}}, "schema"),
+        ({"response_format": {"type": "json_object", "schema": SCHEMA}}, "schema"),
+        ({"json_schema": SCHEMA}, "schema"),
+        ({"guided_json": SCHEMA}, "schema"),
+        ({"guided_json": json.dumps(SCHEMA)}, "schema"),
+        ({"structured_outputs": {"json": SCHEMA}}, "schema"),
+        ({"guided_regex": "[12]"}, "[12]"),
+        ({"structured_outputs": {"regex": "[12]"}}, "[12]"),
+        ({"guided_choice": ["1", "2"]}, "[12]"),
+        ({"grammar": NUMBERS}, "[12]"),
+        ({"guided_grammar": 'start: "1" | "2"'}, "[12]"),
+    ],
+)
+@pytest.mark.parametrize("url", ["/v1/chat/completions", "/v1/completions"])
+def test_answers_are_held_to_what_is_asked(ask: Any, field: Any, pattern: str, url: str) -> None:
+    body = {"messages": USER, "prompt": "the", "temperature": 5, "seed": 1, "max_tokens": 40}
+    found = ask({**body, **field}, url)
+    assert found.status_code == 200, found.text
+    choice = found.json()["choices"][0]
+    text = choice["message"]["content"] if "message" in choice else choice["text"]
+    if pattern == "schema":
+        assert json.loads(text) in ({"a": "x"}, {"a": "y"})
+    else:
+        assert re.fullmatch(pattern, text)
+
+
+def test_any_object_is_an_object(ask: Any) -> None:
+    body = chat(response_format={"type": "json_object"}, logit_bias={"5": 1}, max_tokens=40)
+    text = ask(body).json()["choices"][0]["message"]["content"]
+    assert text.startswith("{")
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"guided_regex": "(?=a)b"}, "guided_regex"),
+        ({"guided_regex": "(((("}, "guided_regex"),
+        ({"grammar": "root ::= other"}, "grammar"),
+        ({"guided_json": {"type": "object", "patternProperties": 5}}, "guided_json"),
+        ({"guided_json": {"$ref": "http://example.com/x"}}, "guided_json"),
+        ({"guided_json": {"enum": []}}, "guided_json"),
+        ({"guided_json": [1]}, "guided_json"),
+        ({"guided_choice": []}, "guided_choice"),
+        ({"response_format": {"type": "json_schema"}}, "response_format.json_schema.schema"),
+        ({"response_format": {"type": "xml"}}, "response_format.type"),
+        ({"response_format": "json"}, "response_format"),
+        ({"guided_regex": "a", "guided_json": {}}, "guided_regex"),
+    ],
+)
+def test_what_cannot_be_enforced_is_refused_by_field(ask: Any, fields: Any, param: str) -> None:
+    assert error(ask(chat(**fields)))["param"] == param
+
+
+def test_what_of_a_schema_is_not_enforced_is_said(ask: Any) -> None:
+    schema = {"type": "string", "format": "no-such-format", "maxLength": 3, "title": "t"}
+    found = ask(chat(guided_json=schema, max_tokens=20))
+    assert found.status_code == 200, found.text
+    assert "format" in found.headers["x-edgeserve-relaxed"]

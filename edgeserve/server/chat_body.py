@@ -32,14 +32,20 @@ def chat_body(body: Fields, *, vocab_size: int) -> ChatBody:
     num_top = _num_top_logprobs(body)
     max_tokens = max_tokens_of(body, "max_completion_tokens", "max_tokens")
     tools = tools_of(body)
+    wish = constraint_of(body)
     parallel = body.flag("parallel_tool_calls")
     task = ChatTask(
         messages=conversation.messages,
-        params=params_with(sampling, max_tokens=max_tokens, logprobs=num_top),
+        params=params_with(
+            sampling,
+            max_tokens=max_tokens,
+            logprobs=num_top,
+            constraint=None if wish is None else wish.constraint,
+        ),
         tools=tools,
         tool_choice=tool_choice_of(body, tools),
         parallel_tool_calls=parallel is not False,
-        constraint=constraint_of(body),
+        constraint_field=None if wish is None else wish.where,
         thinking=_thinking(body),
         template_variables=body.mapping("chat_template_kwargs"),
         continues=body.flag("continue_final_message"),

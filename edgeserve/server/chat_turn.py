@@ -13,6 +13,7 @@ from edgeserve.engine.output import PromptRead
 from edgeserve.errors import NotYetError
 from edgeserve.frozen import frozen
 from edgeserve.server.choice_reader import ChoiceReader
+from edgeserve.server.constraint_fields import naming_field
 from edgeserve.server.context import ServerContext
 from edgeserve.server.models import Served
 from edgeserve.server.turn import ChatTask, PromptProgress, Tool, TurnEvent, TurnFinished
@@ -42,7 +43,8 @@ class ChatTurn:
         self._stream = stream
         self._readers = readers
         self.adjusted = prepared.adjusted
-        self.relaxed: tuple[str, ...] = ()
+        compiled = prepared.request.constraint
+        self.relaxed = () if compiled is None else tuple(map(str, compiled.relaxed))
         self.num_prompt_tokens = len(prepared.request.prompt_token_ids)
 
     async def __aiter__(self) -> AsyncIterator[TurnEvent]:
@@ -79,14 +81,13 @@ async def open_turn(server: ServerContext, served: Served, task: ChatTask) -> Ch
 
 def prepare_chat(served: Served, task: ChatTask, strict_templates: bool) -> PreparedChat:
     """The part of a turn that computes: for a thread, not for the event loop."""
-    if task.constraint is not None:
-        raise NotYetError(task.constraint.where)
     if task.tool_choice.mode == "required":
         raise NotYetError("a tool choice that forces a call")
     messages, adjusted = _ordered(served, task, strict_templates)
     fields = _template_fields(task, messages)
     builder = served.llm.requests
-    request = builder.chat(messages, task.params, priority=task.priority, **fields)
+    with naming_field(task.constraint_field):
+        request = builder.chat(messages, task.params, priority=task.priority, **fields)
     if task.wants_prompt_progress:
         request = replace(request, wants_prompt_progress=True)
     source = builder.template.source

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol, cast
 
 from edgeserve import sampling_fields
-from edgeserve.errors import InvalidRequestError, NotYetError
+from edgeserve.errors import InvalidRequestError
 from edgeserve.frozen import frozen
 from edgeserve.server.constraint_fields import constraint_of
 from edgeserve.server.fields import Fields
@@ -27,6 +27,7 @@ class CompletionBody:
     params: SamplingParams
     suffix: str | None
     middle: str
+    constraint_field: str | None
     echoes: bool
     only_echoes: bool
     streams: bool
@@ -59,9 +60,7 @@ def _body(
     middle: str,
     vocab_size: int,
 ) -> CompletionBody:
-    constraint = constraint_of(body)
-    if constraint is not None:
-        raise NotYetError(constraint.where)
+    wish = constraint_of(body)
     echoes = body.flag("echo") or False
     names = ("max_completion_tokens", "max_tokens", "n_predict")
     max_tokens = max_tokens_of(body, *names, may_be_zero=echoes)
@@ -78,11 +77,13 @@ def _body(
             sampling_fields_of(body, vocab_size=vocab_size),
             max_tokens=1 if max_tokens == 0 else max_tokens,
             logprobs=num_logprobs,
+            constraint=None if wish is None else wish.constraint,
             prompt_logprobs=num_logprobs if echoes else None,
         ),
         suffix=suffix,
         middle=middle,
         echoes=echoes,
+        constraint_field=None if wish is None else wish.where,
         only_echoes=max_tokens == 0,
         streams=streams,
         includes_usage=options is not None and options.flag("include_usage") is True,

@@ -1,35 +1,61 @@
-"""The fields that say what an answer's text must match, read into a Constraint."""
+"""The fields that say what an answer's text must match, read into one Constraint.
+
+OpenAI's `response_format`, llama-server's `grammar` and `json_schema`, vLLM's `guided_*` and
+`structured_outputs`. A wish that is not read here would be silently unconstrained.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Literal, cast
+import re
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import cast
 
-from edgeserve.errors import InvalidRequestError
+from edgeserve.errors import ConstraintError, InvalidRequestError
+from edgeserve.frozen import frozen
 from edgeserve.server.fields import Fields
-from edgeserve.server.turn import Constraint
-
-_TEXTS: Mapping[str, Literal["regex", "gbnf", "lark"]] = {
-    "guided_regex": "regex",
-    "guided_grammar": "lark",
-    "grammar": "gbnf",
-}
+from edgeserve.types import Constraint
 
 
-def constraint_of(body: Fields) -> Constraint | None:
-    """Of `response_format`, `guided_json`, `guided_regex`, `guided_grammar`, `grammar`; one."""
-    found = [_response_format(body), _guided_json(body), _json_schema(body)]
-    for name, kind in _TEXTS.items():
-        text = body.text(name)
-        found.append(Constraint(kind, text, name) if text else None)
-    constraints = [constraint for constraint in found if constraint is not None]
-    if len(constraints) > 1:
-        first, second = constraints[:2]
+@frozen
+class Wish:
+    """A constraint, and the field that asked for it."""
+
+    constraint: Constraint
+    where: str
+
+
+def constraint_of(body: Fields) -> Wish | None:
+    """Raises InvalidRequestError for two at once, and ConstraintError naming the field."""
+    found = [
+        _response_format(body),
+        _schema(body, "json_schema"),
+        _schema(body, "guided_json"),
+        _regex(body, "guided_regex"),
+        _choice(body, "guided_choice"),
+        _grammar(body, "guided_grammar"),
+        _grammar(body, "grammar"),
+        *_structured_outputs(body),
+    ]
+    wishes = [wish for wish in found if wish is not None]
+    if len(wishes) > 1:
+        first, second = wishes[:2]
         raise InvalidRequestError(second.where, "given", f"left out beside {first.where}")
-    return constraints[0] if constraints else None
+    return wishes[0] if wishes else None
 
 
-def _response_format(body: Fields) -> Constraint | None:
+@contextmanager
+def naming_field(where: str | None) -> Generator[None]:
+    """Errors of a constraint are about the field that asked for it."""
+    try:
+        yield
+    except ConstraintError as error:
+        if where is not None:
+            error.parameter = where
+        raise
+
+
+def _response_format(body: Fields) -> Wish | None:
     given = body.object("response_format")
     if given is None:
         return None
@@ -39,29 +65,53 @@ def _response_format(body: Fields) -> Constraint | None:
         raise InvalidRequestError(where, None, "text, json_object or json_schema")
     if kind == "text":
         return None
-    if kind == "json_object":
-        return Constraint("json_object", given.mapping("schema"), where)
-    holder = given.object("json_schema")
-    if holder is None:  # llama-server's shape
-        schema = given.mapping("schema")
-        strict = False
-    else:
-        schema = holder.mapping("schema")
-        strict = holder.flag("strict") or False
-    if schema is None:
+    if kind == "json_object" and not given.has("schema"):
+        return Wish(Constraint.json_object(), where)
+    holder = given.object("json_schema") if given.has("json_schema") else given
+    if holder is None or not holder.has("schema"):
         raise InvalidRequestError(f"{given.path('json_schema')}.schema", None, "a JSON schema")
-    return Constraint("json_schema", schema, where, strict)
+    return _schema(holder, "schema")
 
 
-def _guided_json(body: Fields) -> Constraint | None:
-    value = body.raw("guided_json")
+def _structured_outputs(body: Fields) -> list[Wish | None]:
+    given = body.object("structured_outputs")
+    if given is None:
+        return []
+    wishes = [_schema(given, "json"), _regex(given, "regex"), _choice(given, "choice")]
+    if given.flag("json_object"):
+        wishes.append(Wish(Constraint.json_object(), given.path("json_object")))
+    return [*wishes, _grammar(given, "grammar")]
+
+
+def _schema(given: Fields, name: str) -> Wish | None:
+    value = given.raw(name)
     if value is None:
         return None
-    if not isinstance(value, dict | str):
-        raise InvalidRequestError("guided_json", value, "a JSON schema")
-    return Constraint("json_schema", cast(object, value), "guided_json")
+    if not isinstance(value, dict | str | bool):
+        raise InvalidRequestError(given.path(name), value, "a JSON schema")
+    wish = cast("dict[str, object] | str | bool", value)
+    return Wish(Constraint.json_schema(wish), given.path(name))
 
 
-def _json_schema(body: Fields) -> Constraint | None:
-    schema = body.mapping("json_schema")
-    return None if schema is None else Constraint("json_schema", schema, "json_schema")
+def _regex(given: Fields, name: str) -> Wish | None:
+    text = given.text(name)
+    return Wish(Constraint.regex(text), given.path(name)) if text else None
+
+
+def _choice(given: Fields, name: str) -> Wish | None:
+    texts = given.items(name)
+    if texts is None:
+        return None
+    if not texts or not all(isinstance(text, str) and text for text in texts):
+        raise InvalidRequestError(given.path(name), texts, "a list of texts to choose from")
+    pattern = "|".join(re.escape(text) for text in cast("list[str]", texts))
+    return Wish(Constraint.regex(f"(?:{pattern})"), given.path(name))
+
+
+def _grammar(given: Fields, name: str) -> Wish | None:
+    """GBNF, which has `::=`; otherwise Lark."""
+    text = given.text(name)
+    if not text:
+        return None
+    make = Constraint.gbnf if "::=" in text else Constraint.lark
+    return Wish(make(text), given.path(name))

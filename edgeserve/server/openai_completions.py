@@ -20,6 +20,7 @@ from edgeserve.server.completion_body import (
     completion_body,
     infill_body,
 )
+from edgeserve.server.constraint_fields import naming_field
 from edgeserve.server.context import ServerContext
 from edgeserve.server.errors import openai_body, problem_of
 from edgeserve.server.exchange import GONE, error_response, header_text, json_response
@@ -59,7 +60,8 @@ class _Completions:
             registry = self._server.registry
             served = await stack.enter_async_context(registry.use(fields.text("model")))
             body = self._read(fields, vocab_size=served.vocab_size)
-            requests = await asyncio.to_thread(_requests, served, body)
+            with naming_field(body.constraint_field):
+                requests = await asyncio.to_thread(_requests, served, body)
             note(request, model=served.name, stream=body.streams, prompts=len(requests))
             job = _Job(self._head(served), served, body, _open(served, requests, stack))
             stack.callback(lambda: note_output(request, job.prompts[0][1].output))

@@ -28,19 +28,6 @@ class ToolChoice:
 
 
 @frozen
-class Constraint:
-    """What the text of an answer must match. `where` is the field that asked, for errors.
-
-    "json_object" takes no value, or a schema's; "json_schema" a schema; the others are text.
-    """
-
-    kind: Literal["json_object", "json_schema", "regex", "gbnf", "lark"]
-    value: object
-    where: str
-    strict: bool = False
-
-
-@frozen
 class Thinking:
     """How a model that thinks first shall do so; None leaves it to the model."""
 
@@ -54,8 +41,9 @@ class ChatTask:
     """One turn of a chat, as any surface asks for it.
 
     `messages` are in OpenAI's shape, each checked by itself, system messages where they stood.
-    `params` holds n, stop strings and logprobs. `continues` the last message: None means where it
-    is an assistant's with text. `adjusted` says what a surface changed already.
+    `params` holds n, stop strings, logprobs and the constraint, which `constraint_field` asked for:
+    errors name it. `continues` the last message: None means where it is an assistant's with text.
+    `adjusted` says what a surface changed already.
     """
 
     messages: Sequence[Message]
@@ -63,7 +51,7 @@ class ChatTask:
     tools: tuple[Tool, ...] = ()
     tool_choice: ToolChoice = ToolChoice()
     parallel_tool_calls: bool = True
-    constraint: Constraint | None = None
+    constraint_field: str | None = None
     thinking: Thinking = Thinking()
     template_variables: Mapping[str, object] | None = None
     continues: bool | None = None
