@@ -317,7 +317,8 @@ class Engine:
     ) -> None:
         """Prompt scores, and at the end a new token; as many more as a draft foresaw."""
         sequence = rows.sequence
-        choice = self._live[sequence.request_id].choices[sequence.index]
+        live = self._live[sequence.request_id]
+        choice = live.choices[sequence.index]
         self._scheduler.advance(sequence, rows.num_tokens)
         position = sequence.num_computed_tokens - rows.num_logits_rows + len(rows.draft)
         draft = iter(rows.draft)

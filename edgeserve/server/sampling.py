@@ -53,6 +53,7 @@ def sampling_fields_of(body: Fields, *, vocab_size: int) -> SamplingFields:
     for name in _LISTS:
         found[name] = body.items(name)
     found["ignore_eos"] = body.flag("ignore_eos")
+    found["skip_special_tokens"] = body.flag("skip_special_tokens")
     found["repetition_penalty"] = _first_number(body, "repetition_penalty", "repeat_penalty")
     found["stop"] = _stops(body)
     found["logit_bias"] = _logit_bias(body, vocab_size)
