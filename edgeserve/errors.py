@@ -268,6 +268,19 @@ class PeerMissingError(EdgeServeError):
         )
 
 
+class MissingExtraError(EdgeServeError):
+    """An option needs packages that are installed on demand only."""
+
+    exit_code = 2
+
+    def __init__(self, option: str, extra: str, reason: str) -> None:
+        self.option = option
+        self.extra = extra
+        super().__init__(
+            f"{option} needs more packages ({reason}): pip install 'edgeserve-llm[{extra}]'"
+        )
+
+
 # --- other servers ------------------------------------------------------------------------------
 
 

@@ -8,6 +8,7 @@ import logging
 import socket
 import sys
 import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,9 +16,11 @@ from typing import TYPE_CHECKING
 from edgeserve.commands.engine_arguments import add_engine_arguments, engine_fields
 from edgeserve.commands.sizes import parse_size
 from edgeserve.config import Config, keep_numpy_to_one_thread
-from edgeserve.errors import InvalidRequestError
+from edgeserve.errors import InvalidRequestError, MissingExtraError
 
 if TYPE_CHECKING:
+    from opentelemetry.trace import Tracer
+
     from edgeserve.async_llm import AsyncLLM
     from edgeserve.server.address import Listening
     from edgeserve.server.security import SecurityPolicy
@@ -92,6 +95,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--log-level", default="info", choices=_LOG_LEVELS, help="info prints a line per request"
     )
     parser.add_argument(
+        "--otlp-traces-endpoint",
+        metavar="URL",
+        help="send a span per answer there, as http://localhost:4318/v1/traces",
+    )
+    parser.add_argument(
         "--log-format", default="text", choices=("text", "json"), help="json: an object a line"
     )
     add_engine_arguments(parser)
@@ -144,17 +152,35 @@ async def _serve(
     from edgeserve.server.listener import make_server, serve
     from edgeserve.server.models import OneModel
 
+    tracer, end_tracing = _tracing(args.otlp_traces_endpoint)
     model = OneModel(args.model, args.model_alias, created=int(time.time()))
     context = ServerContext(
         registry=model,
         security=_policy(args, config, listening),
         limits=BodyLimits(max_bytes=args.max_body_size),
         strict_templates=args.strict_templates,
+        tracer=tracer,
     )
     url = base_url(listening, bound)
     _say(f"edgeserve: {url}/v1 listens; {args.model} is loading")
     on_ready = partial(_say_ready, config, args, url)
-    await serve(make_server(build_app(context), listening), bound, model, loading, on_ready)
+    try:
+        await serve(make_server(build_app(context), listening), bound, model, loading, on_ready)
+    finally:
+        end_tracing()
+
+
+def _tracing(endpoint: str | None) -> tuple[Tracer | None, Callable[[], None]]:
+    """What makes spans, if they are wanted, and how it ends. Raises MissingExtraError."""
+    if endpoint is None:
+        return None, lambda: None
+    from edgeserve.server.health import installed_version
+
+    try:
+        from edgeserve.server.tracing import exporting_tracer
+    except ImportError as error:
+        raise MissingExtraError("--otlp-traces-endpoint", "otel", str(error)) from None
+    return exporting_tracer(endpoint, installed_version())
 
 
 def _policy(args: argparse.Namespace, config: Config, listening: Listening) -> SecurityPolicy:

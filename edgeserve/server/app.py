@@ -38,7 +38,15 @@ def build_app(server: ServerContext) -> ASGIApp:
     )
     app.router.redirect_slashes = False
     secured = Security(app, server.security, shape_of)
-    return RequestIds(OnePath(RequestLog(secured)), server.new_id)
+    return RequestIds(OnePath(RequestLog(_traced(secured, server))), server.new_id)
+
+
+def _traced(app: ASGIApp, server: ServerContext) -> ASGIApp:
+    if server.tracer is None:
+        return app
+    from edgeserve.server.tracing import Traced  # of an extra
+
+    return Traced(app, server.tracer)
 
 
 def shape_of(path: str) -> ErrorShape:

@@ -6,12 +6,16 @@ import time
 import uuid
 from collections.abc import Callable
 from dataclasses import field
+from typing import TYPE_CHECKING
 
 from edgeserve.frozen import frozen
 from edgeserve.server.limits import BodyLimits
 from edgeserve.server.models import ModelRegistry
 from edgeserve.server.security import SecurityPolicy
 from edgeserve.server.sse import Pings
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import Tracer
 
 
 def _new_id() -> str:
@@ -20,7 +24,8 @@ def _new_id() -> str:
 
 @frozen
 class ServerContext:
-    """`now` is wall time in seconds, for `created`; `new_id` makes ids that nobody else has."""
+    """`now` is wall time in seconds, for `created`; `new_id` makes ids that nobody else has.
+    With a `tracer` every answer is a span."""
 
     registry: ModelRegistry
     security: SecurityPolicy = field(default_factory=SecurityPolicy)
@@ -29,3 +34,4 @@ class ServerContext:
     strict_templates: bool = False
     now: Callable[[], float] = time.time
     new_id: Callable[[], str] = _new_id
+    tracer: Tracer | None = None
