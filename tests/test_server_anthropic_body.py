@@ -14,7 +14,8 @@ from edgeserve import AsyncLLM
 from edgeserve.errors import InvalidRequestError
 from edgeserve.server.anthropic_body import anthropic_body
 from edgeserve.server.fields import Fields
-from edgeserve.server.turn import ChatTask, Constraint, Thinking, ToolChoice
+from edgeserve.server.turn import ChatTask, Thinking, ToolChoice
+from edgeserve.types import Constraint
 
 from .server_harness import USER, with_server
 from .tiny_models import write_tiny_model
@@ -211,9 +212,9 @@ def test_thinking(fields: Any, expected: Thinking) -> None:
 
 def test_a_schema_of_the_answer() -> None:
     form = {"type": "json_schema", "schema": {"type": "object"}}
-    where = "output_config.format.schema"
-    expected = Constraint("json_schema", {"type": "object"}, where, strict=True)
-    assert read(output_config={"format": form}).constraint == expected
+    task = read(output_config={"format": form})
+    assert task.params.constraint == Constraint.json_schema({"type": "object"})
+    assert task.constraint_field == "output_config.format.schema"
 
 
 def test_what_has_no_effect_is_listed_and_what_caches_do_is_not() -> None:

@@ -8,10 +8,12 @@ from typing import Literal
 from edgeserve.errors import InvalidRequestError
 from edgeserve.frozen import frozen
 from edgeserve.server.anthropic_blocks import conversation_of
+from edgeserve.server.constraint_fields import Wish
 from edgeserve.server.fields import Fields
 from edgeserve.server.sampling import max_tokens_of, params_with, sampling_fields_of
-from edgeserve.server.turn import ChatTask, Constraint, Thinking, Tool, ToolChoice
+from edgeserve.server.turn import ChatTask, Thinking, Tool, ToolChoice
 from edgeserve.text.tool_descriptions import tools_of as described_tools
+from edgeserve.types import Constraint
 
 _MODES: Mapping[str, Literal["none", "auto", "required"]] = {
     "none": "none",
@@ -42,14 +44,18 @@ def anthropic_body(body: Fields, *, vocab_size: int) -> AnthropicBody:
         sampling["stop"] = stops
     tools = _tools(body)
     choice, parallel = _choice(body, tools)
-    effort, constraint = _output_config(body)
+    effort, wish = _output_config(body)
     task = ChatTask(
         messages=conversation.messages,
-        params=params_with(sampling, max_tokens=max_tokens_of(body, "max_tokens")),
+        params=params_with(
+            sampling,
+            max_tokens=max_tokens_of(body, "max_tokens"),
+            constraint=None if wish is None else wish.constraint,
+        ),
         tools=tools,
         tool_choice=choice,
         parallel_tool_calls=parallel,
-        constraint=constraint,
+        constraint_field=None if wish is None else wish.where,
         thinking=_thinking(body, effort),
         template_variables=body.mapping("chat_template_kwargs"),
         wants_prompt_progress=streams,
@@ -117,7 +123,7 @@ def _choice(body: Fields, tools: Sequence[Tool]) -> tuple[ToolChoice, bool]:
     return ToolChoice(_MODES[kind]), parallel
 
 
-def _output_config(body: Fields) -> tuple[str | None, Constraint | None]:
+def _output_config(body: Fields) -> tuple[str | None, Wish | None]:
     """How hard to try, and the schema of the answer; `output_format` is its older name."""
     config = body.object("output_config")
     effort = None if config is None else config.one_of("effort", _EFFORTS)
@@ -129,7 +135,7 @@ def _output_config(body: Fields) -> tuple[str | None, Constraint | None]:
     schema = form.mapping("schema")
     if schema is None:
         raise InvalidRequestError(form.path("schema"), None, "a JSON schema")
-    return effort, Constraint("json_schema", schema, form.path("schema"), strict=True)
+    return effort, Wish(Constraint.json_schema(schema), form.path("schema"))
 
 
 def _thinking(body: Fields, effort: str | None) -> Thinking:
