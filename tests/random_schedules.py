@@ -23,17 +23,23 @@ from edgeserve.engine.engine import Engine, EngineLimits
 from edgeserve.engine.live_request import Request
 from edgeserve.engine.sequence import Sequence as Line
 from edgeserve.engine.speculation.draft_lengths import PayingLengths
+from edgeserve.engine.speculation.forced import Forced
 from edgeserve.engine.speculation.lookahead import Lookahead
 from edgeserve.engine.speculation.lookup import Lookup
 from edgeserve.engine.speculation.row_times import RowTimes
 from edgeserve.engine.speculation.speculator import FixedLength, Speculator
 from edgeserve.engine_options import EngineOptions
 from edgeserve.runner.batch import BLOCK_SIZE
-from edgeserve.types import RequestOutput, SamplingParams
+from edgeserve.types import Constraint, RequestOutput, SamplingParams
 
 from .engine_harness import Harness, poison_reused_blocks, uneven_clock
 
 POOL_BLOCKS = 96
+CONSTRAINTS = (
+    Constraint.regex("(the|in|on)+ (forced text that is in all of them|another one)[0-9]?"),
+    Constraint.json_schema({"enum": ["the one", "the other", {"a": [1, 2]}]}),
+    Constraint.json_schema({"type": "array", "items": {"type": "integer"}, "minItems": 2}),
+)
 
 
 @dataclass(frozen=True)
@@ -150,7 +156,7 @@ class Workshop:
         key = kv_type, ask
         if key not in self._alone:
             bench = Harness(self._engine(Machine(kv_type)))
-            bench.add("alone", ask.prompt, ask.params, ask.seed)
+            bench.engine.add_request(self._request("alone", ask))
             bench.run()
             self._alone[key] = replace(bench.answer("alone"), request_id="")
         return self._alone[key]
@@ -173,8 +179,7 @@ class Workshop:
         gone: dict[int, list[str]] = {}
         for n, ask in enumerate(schedule):
             name = f"{time}.{n}"
-            request = Request(name, None, ask.prompt, ask.params, ask.seed, ask.priority)
-            engine.add_request(request)
+            engine.add_request(self._request(name, ask))
             if ask.gone_after is not None:
                 gone.setdefault(bench.num_steps + ask.gone_after, []).append(name)
             for _ in range(ask.pause):
@@ -189,6 +194,15 @@ class Workshop:
         done = [n for n in range(len(schedule)) if f"{time}.{n}" in bench.outputs]
         assert set(done) >= {n for n, ask in enumerate(schedule) if ask.gone_after is None}
         return {n: replace(bench.answer(f"{time}.{n}"), request_id="") for n in done}
+
+    def _request(self, name: str, ask: Ask) -> Request:
+        asked = ask.params.constraint
+        compiler = self._model("f16", 1).constraints  # of one vocabulary, however it is computed
+        constraint = None if asked is None else compiler.compile(asked)
+        self.counts["constrained"] += asked is not None
+        return Request(
+            name, None, ask.prompt, ask.params, ask.seed, ask.priority, constraint=constraint
+        )
 
     def _step(self, bench: Harness, gone: dict[int, list[str]]) -> None:
         for name in gone.pop(bench.num_steps, ()):
@@ -210,7 +224,7 @@ class Workshop:
             lengths = FixedLength(machine.draft_length or 5)
             speculator = Speculator([Lookahead()], lengths, vocab_size)
         elif guesses is not None and machine.looks_up:
-            speculator = Speculator([Lookup()], PayingLengths(RowTimes()), vocab_size)
+            speculator = Speculator([Forced(), Lookup()], PayingLengths(RowTimes()), vocab_size)
         elif guesses is not None and machine.draft_length > 0:
             speculator = Speculator([guesses], FixedLength(machine.draft_length), vocab_size)
         growth = None
@@ -295,6 +309,9 @@ def random_ask(random: Random, texts: Sequence[Sequence[int]], prompt: int, outp
         logprobs=random.choice([None, 0, 2]),
         prompt_logprobs=random.choice([None, None, 1]),
     )
+    if random.random() < 0.25:
+        constraint = random.choice(CONSTRAINTS)
+        params = replace(params, ignore_eos=False, min_tokens=0, constraint=constraint)
     return Ask(
         prompt=(*one[: random.randint(0, prompt - 12)], *other[-random.randint(1, 12) :]),
         params=params,

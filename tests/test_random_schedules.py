@@ -40,6 +40,7 @@ FAMILIES: dict[str, dict[str, int]] = {
 }
 TEXTS = (range(100, 160), [*range(100, 132), *range(3, 31)], range(200, 140, -1), [77] * 60)
 ALWAYS = {"preemptions", "hit", "restored", "forked", "copied", "evicted", "cancelled"}
+ALWAYS |= {"constrained"}
 DRAFTS = {"rejected drafts", "rejected inside a block", "accepted tokens"}
 
 
