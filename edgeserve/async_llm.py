@@ -23,13 +23,15 @@ from edgeserve.loader.model_files import LicenseGate
 from edgeserve.loader.progress import Progress
 from edgeserve.model_facts import model_facts
 from edgeserve.requests import (
+    ChatFields,
     Conversation,
     Prompt,
     RequestBuilder,
     SamplingFields,
     params_of,
-    refuse_not_yet,
 )
+from edgeserve.text.thinking import Thinking
+from edgeserve.text.tool_descriptions import Tool
 from edgeserve.types import RequestOutput, SamplingDefaults, SamplingParams
 
 
@@ -170,21 +172,25 @@ class AsyncLLM:
         chat_template_kwargs: Mapping[str, object] | None = None,
         priority: int = 0,
         schema: object = None,
-        tools: Sequence[Mapping[str, object]] | None = None,
+        tools: Sequence[Mapping[str, object] | Tool] | None = None,
+        tool_choice: object = None,
+        parallel_tool_calls: bool = True,
+        thinking: Thinking = Thinking(),  # noqa: B008  frozen
         **fields: Unpack[SamplingFields],
     ) -> RequestOutput:
         """Answers a conversation, as `LLM.chat` does. Cancelling the task cancels the request.
 
         Raises TemplateError, and what `generate` does.
         """
-        refuse_not_yet(tools=tools)
         prepare = partial(
             self._requests.chat,
             messages,
             params_of(sampling_params, fields),
             add_generation_prompt=add_generation_prompt,
             continue_final_message=continue_final_message,
-            variables=chat_template_kwargs,
+            asked=ChatFields(
+                tools, tool_choice, parallel_tool_calls, thinking, chat_template_kwargs
+            ),
             priority=priority,
             schema=schema,
         )
@@ -199,20 +205,24 @@ class AsyncLLM:
         chat_template_kwargs: Mapping[str, object] | None = None,
         priority: int = 0,
         schema: object = None,
-        tools: Sequence[Mapping[str, object]] | None = None,
+        tools: Sequence[Mapping[str, object] | Tool] | None = None,
+        tool_choice: object = None,
+        parallel_tool_calls: bool = True,
+        thinking: Thinking = Thinking(),  # noqa: B008  frozen
         **fields: Unpack[SamplingFields],
     ) -> AsyncTokenStream:
         """Like `chat`, piece by piece. {"prompt": …} or {"prompt_token_ids": …} is raw.
 
         The request is queued when the first piece is asked for, or by the stream's `start`.
         """
-        refuse_not_yet(tools=tools)
         prepare = partial(
             self._requests.either,
             prompt,
             params_of(sampling_params, fields),
             continue_final_message=continue_final_message,
-            variables=chat_template_kwargs,
+            asked=ChatFields(
+                tools, tool_choice, parallel_tool_calls, thinking, chat_template_kwargs
+            ),
             priority=priority,
             schema=schema,
         )

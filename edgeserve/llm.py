@@ -18,6 +18,7 @@ from edgeserve.loader.model_files import LicenseGate
 from edgeserve.loader.progress import Progress
 from edgeserve.progress_bar import PromptProgress
 from edgeserve.requests import (
+    ChatFields,
     Conversation,
     Prompt,
     RequestBuilder,
@@ -25,8 +26,9 @@ from edgeserve.requests import (
     naming_prompt,
     params_of,
     prompts_of,
-    refuse_not_yet,
 )
+from edgeserve.text.thinking import Thinking
+from edgeserve.text.tool_descriptions import Tool
 from edgeserve.token_stream import TokenStream
 from edgeserve.types import RequestOutput, SamplingDefaults, SamplingParams
 
@@ -140,7 +142,10 @@ class LLM:
         chat_template_kwargs: Mapping[str, object] | None = None,
         priority: int = 0,
         schema: object = None,
-        tools: Sequence[Mapping[str, object]] | None = None,
+        tools: Sequence[Mapping[str, object] | Tool] | None = None,
+        tool_choice: object = None,
+        parallel_tool_calls: bool = True,
+        thinking: Thinking = Thinking(),  # noqa: B008  frozen
         **fields: Unpack[SamplingFields],
     ) -> RequestOutput:
         """Answers one conversation: a user's text, or messages. Single in, single out.
@@ -149,13 +154,14 @@ class LLM:
         `schema` is as `generate` has it.
         Raises TemplateError where the model has no chat template or it refuses the messages.
         """
-        refuse_not_yet(tools=tools)
         request = self._requests.chat(
             messages,
             params_of(sampling_params, fields),
             add_generation_prompt=add_generation_prompt,
             continue_final_message=continue_final_message,
-            variables=chat_template_kwargs,
+            asked=ChatFields(
+                tools, tool_choice, parallel_tool_calls, thinking, chat_template_kwargs
+            ),
             priority=priority,
             schema=schema,
         )
@@ -170,19 +176,23 @@ class LLM:
         chat_template_kwargs: Mapping[str, object] | None = None,
         priority: int = 0,
         schema: object = None,
-        tools: Sequence[Mapping[str, object]] | None = None,
+        tools: Sequence[Mapping[str, object] | Tool] | None = None,
+        tool_choice: object = None,
+        parallel_tool_calls: bool = True,
+        thinking: Thinking = Thinking(),  # noqa: B008  frozen
         **fields: Unpack[SamplingFields],
     ) -> TokenStream:
         """Like `chat`, piece by piece. {"prompt": …} or {"prompt_token_ids": …} is raw.
 
         Closing the stream cancels the request. Raises what `generate` and `chat` do.
         """
-        refuse_not_yet(tools=tools)
         request = self._requests.either(
             prompt,
             params_of(sampling_params, fields),
             continue_final_message=continue_final_message,
-            variables=chat_template_kwargs,
+            asked=ChatFields(
+                tools, tool_choice, parallel_tool_calls, thinking, chat_template_kwargs
+            ),
             priority=priority,
             schema=schema,
         )

@@ -10,16 +10,23 @@ import operator
 import os
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cached_property, lru_cache, partial
 from typing import SupportsIndex, TypedDict, cast
 
-from edgeserve.answer_schema import held_to
+from edgeserve.answer_holder import AnswerHolder, Held
 from edgeserve.build import LoadedModel
 from edgeserve.engine.live_request import Request
-from edgeserve.errors import EdgeServeError, InvalidRequestError, NotYetError, TemplateError
+from edgeserve.errors import EdgeServeError, InvalidRequestError, TemplateError
+from edgeserve.frozen import frozen
+from edgeserve.text.answer_reader import AnswerShape
+from edgeserve.text.chat_forms import ChatForms, uses_tools
 from edgeserve.text.chat_template import ChatTemplate, RenderedPrompt
 from edgeserve.text.message_order import FittedMessages, MessageOrder
 from edgeserve.text.sequence_breakers import sequence_breakers
+from edgeserve.text.template_messages import checked_messages
+from edgeserve.text.thinking import Thinking
+from edgeserve.text.tool_descriptions import Tool, tool_choice_of, tools_of
 from edgeserve.types import Constraint, Message, SamplingParams
 
 _MAX_PRIORITY = 1000
@@ -72,12 +79,25 @@ class SamplingFields(TypedDict, total=False):
     constraint: Constraint | None
 
 
+@frozen
+class ChatFields:
+    """What a chat may be asked beside its messages: `tools` as descriptions or as Tools, which of
+    them (`tool_choice`), how to think, and the template's own `variables`, which win."""
+
+    tools: Sequence[Mapping[str, object] | Tool] | None = None
+    tool_choice: object = None
+    parallel_tool_calls: bool = True
+    thinking: Thinking = Thinking()
+    variables: Mapping[str, object] | None = None
+
+
 class RequestBuilder:
     """Makes requests to one model. Safe to use from several threads at once."""
 
     def __init__(self, model: LoadedModel) -> None:
         self._model = model
         self._numbers = itertools.count(1)
+        self._holder = AnswerHolder(model.constraints, model.tokenizer)
         self._breakers = lru_cache(maxsize=8)(partial(sequence_breakers, model.tokenizer))
 
     def raw(
@@ -96,7 +116,8 @@ class RequestBuilder:
             text, ids = prompt.get("prompt"), prompt.get("prompt_token_ids")
             if ids is not None:
                 label = text if isinstance(text, str) else None
-                return self._request(label, _token_ids(ids), params, priority, schema)
+                held = self._holder.text(params, schema)
+                return self._request(label, _token_ids(ids), held, priority)
         if not isinstance(text, str):
             raise InvalidRequestError(
                 "prompt", prompt, 'a string, {"prompt": text} or {"prompt_token_ids": ids}'
@@ -104,7 +125,7 @@ class RequestBuilder:
         if not text:
             raise InvalidRequestError("prompt", text, "at least one character")
         ids = self.tokenize(text, parse_special=parse_special, add_special=add_special)
-        return self._request(text, ids, params, priority, schema)
+        return self._request(text, ids, self._holder.text(params, schema), priority)
 
     def infill(
         self,
@@ -118,7 +139,7 @@ class RequestBuilder:
         if ids is None:
             allowed = "left out: this model has no tokens for filling in"
             raise InvalidRequestError("suffix", suffix, allowed)
-        return self._request(None, ids, params, priority, None)
+        return self._request(None, ids, self._holder.text(params, None), priority)
 
     def chat(
         self,
@@ -127,21 +148,28 @@ class RequestBuilder:
         *,
         add_generation_prompt: bool | None = None,
         continue_final_message: bool = False,
-        tools: Sequence[Mapping[str, object]] | None = None,
-        variables: Mapping[str, object] | None = None,
+        asked: ChatFields = ChatFields(),  # noqa: B008  frozen
         priority: int = 0,
         schema: object = None,
     ) -> Request:
-        """Of a conversation, through the chat template; `variables` are the template's own."""
+        """Of a conversation, through the chat template."""
+        tools = tools_of(asked.tools)
+        choice = tool_choice_of(asked.tool_choice, tools)
         rendered = self.render(
             messages,
             add_generation_prompt=add_generation_prompt,
             continue_final_message=continue_final_message,
-            tools=tools,
-            variables=variables,
+            asked=asked,
         )
         ids = self.tokens_of(rendered)
-        return self._request(rendered.plain, ids, params, priority, schema)
+        forms, offered = self._forms, choice.offered(tools)
+        shape = forms.shape(rendered.plain, offered)
+        if shape is not None:
+            shape = replace(shape, shown_ids=self._shown_ids)
+        held = self._holder.chat(
+            params, schema, shape, offered, choice, asked.parallel_tool_calls, asked.thinking
+        )
+        return self._request(rendered.plain, ids, held, priority, shape)
 
     def tokens_of(self, rendered: RenderedPrompt) -> list[int]:
         """A rendered prompt's tokens: control tokens are the template's, never a message's."""
@@ -158,22 +186,28 @@ class RequestBuilder:
         *,
         add_generation_prompt: bool | None = None,
         continue_final_message: bool = False,
-        tools: Sequence[Mapping[str, object]] | None = None,
-        variables: Mapping[str, object] | None = None,
+        asked: ChatFields = ChatFields(),  # noqa: B008  frozen
     ) -> RenderedPrompt:
         """A conversation's prompt, as the chat template writes it."""
-        template = self.template
+        template, forms = self.template, self._forms
         conversation: Sequence[Message] = (
             [{"role": "user", "content": messages}] if isinstance(messages, str) else messages  # pyright: ignore[reportAssignmentType]
         )
         if add_generation_prompt is None:
             add_generation_prompt = not continue_final_message
+        tools = tools_of(asked.tools)
+        offered = tool_choice_of(asked.tool_choice, tools).offered(tools)
+        if uses_tools(conversation) or offered:
+            checked_messages(conversation)
+            adapted = forms.conversation(conversation, offered)
+            if adapted != list(conversation):
+                conversation = self.fitted(adapted).messages
         return template.render(
             conversation,
-            tools=tools,
+            tools=forms.template_tools(offered),
             add_generation_prompt=add_generation_prompt,
             continue_final_message=continue_final_message,
-            variables=variables,
+            variables={**forms.variables(asked.thinking), **(asked.variables or {})} or None,
         )
 
     def fitted(self, messages: Sequence[Message]) -> FittedMessages:
@@ -183,6 +217,21 @@ class RequestBuilder:
     @cached_property
     def _order(self) -> MessageOrder:
         return MessageOrder(self.template.preview)
+
+    @cached_property
+    def _forms(self) -> ChatForms:
+        return ChatForms(self.template)
+
+    @cached_property
+    def _shown_ids(self) -> frozenset[int]:
+        """Control tokens by which answers are read."""
+        tokenizer = self._model.tokenizer
+        ids = (
+            token_id
+            for mark in self._forms.marks
+            for token_id in tokenizer.encode(mark, parse_special=True, add_special=False)
+        )
+        return frozenset(filter(tokenizer.is_control, ids)) - tokenizer.stop_ids
 
     @property
     def template(self) -> ChatTemplate:
@@ -201,7 +250,7 @@ class RequestBuilder:
         params: SamplingParams,
         *,
         continue_final_message: bool,
-        variables: Mapping[str, object] | None,
+        asked: ChatFields,
         priority: int = 0,
         schema: object = None,
     ) -> Request:
@@ -212,7 +261,7 @@ class RequestBuilder:
             prompt,
             params,
             continue_final_message=continue_final_message,
-            variables=variables,
+            asked=asked,
             priority=priority,
             schema=schema,
         )
@@ -237,10 +286,11 @@ class RequestBuilder:
         self,
         text: str | None,
         ids: Sequence[int],
-        params: SamplingParams,
+        held: Held,
         priority: object,
-        schema: object = None,
+        shape: AnswerShape | None = None,
     ) -> Request:
+        params = held.params
         if isinstance(priority, bool) or not isinstance(priority, int):
             raise InvalidRequestError("priority", priority, "an integer")
         if abs(priority) > _MAX_PRIORITY:
@@ -250,11 +300,18 @@ class RequestBuilder:
         request_id = f"request-{next(self._numbers)}"
         texts = params.breaker_texts
         breakers = self._breakers(texts) if texts else None
-        params, parse = held_to(params, schema)
-        asked = params.constraint
-        constraint = None if asked is None else self._model.constraints.compile(asked)
         return Request(
-            request_id, text, tuple(ids), params, seed, priority, breakers, constraint, parse
+            request_id,
+            text,
+            tuple(ids),
+            params,
+            seed,
+            priority,
+            breakers,
+            held.constraint,
+            held.parse,
+            shape,
+            held.relaxed,
         )
 
 
@@ -278,12 +335,6 @@ def params_of(params: object, fields: SamplingFields) -> SamplingParams:
             next(iter(fields)), "given twice", "in sampling_params or as a keyword, not both"
         )
     return params
-
-
-def refuse_not_yet(*, tools: object = None) -> None:
-    """Arguments that have their place but no effect yet are an error, never ignored."""
-    if tools is not None:
-        raise NotYetError("tools=")
 
 
 @contextmanager

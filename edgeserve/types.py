@@ -10,6 +10,14 @@ from dataclasses import field
 from enum import Enum
 from typing import Any, Literal, NotRequired, TypedDict
 
+from edgeserve.answer_parts import AnswerPart as AnswerPart
+from edgeserve.answer_parts import ContentDelta as ContentDelta
+from edgeserve.answer_parts import ReasoningDelta as ReasoningDelta
+from edgeserve.answer_parts import ToolArguments as ToolArguments
+from edgeserve.answer_parts import ToolCall as ToolCall
+from edgeserve.answer_parts import ToolCallBegun as ToolCallBegun
+from edgeserve.answer_parts import ToolCallEnded as ToolCallEnded
+from edgeserve.answer_parts import calls_in as calls_in
 from edgeserve.constraints import Constraint as Constraint
 from edgeserve.constraints import Relaxed as Relaxed
 from edgeserve.frozen import frozen
@@ -87,7 +95,9 @@ LogprobsAt = Mapping[int, Logprob]
 class CompletionOutput:
     """One choice of a request. `logprobs` has one entry per token, when they were asked for.
 
-    `parse` makes a value of the text, where a schema was asked for.
+    `parse` makes a value of the text, where a schema was asked for. Of a chat, `text` is the answer
+    without what the model thought before it, which is `reasoning`, and without `tool_calls`;
+    `num_reasoning_tokens` were spent on the former.
     """
 
     index: int
@@ -98,6 +108,9 @@ class CompletionOutput:
     logprobs: tuple[LogprobsAt, ...] | None = None
     cumulative_logprob: float | None = None
     seed: int = 0
+    reasoning: str = ""
+    tool_calls: tuple[ToolCall, ...] = ()
+    num_reasoning_tokens: int = 0
     parse: Callable[[str], object] | None = field(default=None, repr=False, compare=False)
 
     @property
@@ -170,7 +183,7 @@ class PrefixMiss:
 
 @frozen
 class RequestOutput:
-    """What a request produced. `.text` is the first choice's.
+    """What a request produced. `.text`, `.reasoning` and `.tool_calls` are the first choice's.
 
     `prompt_logprobs` (when asked for) has one entry per prompt token; the first is None.
     `prefix_miss` says why no more of the prompt was found in the cache, if more could have been.
@@ -195,6 +208,14 @@ class RequestOutput:
         return self.outputs[0].parsed
 
     @property
+    def reasoning(self) -> str:
+        return self.outputs[0].reasoning
+
+    @property
+    def tool_calls(self) -> tuple[ToolCall, ...]:
+        return self.outputs[0].tool_calls
+
+    @property
     def num_cached_tokens(self) -> int:
         """Tokens of the prompt whose keys and values were there already."""
         return self.usage.cached_tokens
@@ -202,10 +223,17 @@ class RequestOutput:
 
 @frozen
 class TokenChunk:
-    """A piece of a stream: new text (maybe empty) and tokens of one choice."""
+    """A piece of a stream: new text (maybe empty) and tokens of one choice. Where an answer may
+    hold more than text, `parts` are all that is new, in order."""
 
     index: int
     text: str
     token_ids: tuple[int, ...]
     logprobs: tuple[LogprobsAt, ...] | None
     finish_reason: FinishReason | None
+    parts: tuple[AnswerPart, ...] = ()
+
+    @property
+    def reasoning(self) -> str:
+        """New text of what the model thinks before it answers."""
+        return "".join(part.text for part in self.parts if isinstance(part, ReasoningDelta))

@@ -22,7 +22,6 @@ from edgeserve.errors import (
     ContextLengthError,
     InvalidRequestError,
     ModelNotFoundError,
-    NotYetError,
     QueueFullError,
     TemplateError,
 )
@@ -163,10 +162,8 @@ def test_wrong_calls_raise_what_llm_raises(path: str) -> None:
             await made.generate("a", LONG, top_p=0.5)
         with pytest.raises(InvalidRequestError):
             made.stream("a", top_p=2.0)
-        with pytest.raises(NotYetError):
+        with pytest.raises(InvalidRequestError):
             await made.chat("a", tools=[{}])
-        with pytest.raises(NotYetError):
-            made.stream("a", tools=[{}])
         with pytest.raises(InvalidRequestError):
             await made.chat([])
         with pytest.raises(ContextLengthError):

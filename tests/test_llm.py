@@ -21,7 +21,6 @@ from edgeserve.errors import (
     ClosedError,
     ContextLengthError,
     InvalidRequestError,
-    NotYetError,
     TemplateError,
 )
 from edgeserve.requests import SamplingFields
@@ -217,12 +216,6 @@ def test_unknown_keyword_is_a_type_error(llm: LLM, path: str, name: str) -> None
 
 def test_keywords_are_the_fields_of_sampling_params() -> None:
     assert set(SamplingFields.__annotations__) == {f.name for f in fields(SamplingParams)}
-
-
-def test_what_is_not_there_yet_says_so(llm: LLM) -> None:
-    for call in (llm.chat, llm.stream):
-        with pytest.raises(NotYetError, match="tools= is not available yet"):
-            call("x", tools=[])
 
 
 def test_same_seed_gives_the_same_and_without_one_the_drawn_one_is_told(llm: LLM) -> None:

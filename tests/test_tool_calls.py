@@ -384,6 +384,13 @@ def test_python_literals_become_json(written: str, found: object) -> None:
         assert json.loads(call.arguments) == found
 
 
+def test_what_is_left_of_a_tag_behind_a_call_that_was_cut_is_no_text() -> None:
+    text = "<tool_call>\n<function=stop>\n<parameter=a>\nx\n</parameter>\n</func"
+    parts = parts_of([text], form_of("qwen3-coder"))
+    assert [(call.arguments, call.complete) for call in calls_in(parts)] == [('{"a": "x"', False)]
+    assert text_in(parts) == ""
+
+
 def test_gemma_literals_nest() -> None:
     text = '<|tool_call>call:stop{a:{b:[<|"|>x, y<|"|>,true],c:null}}<tool_call|>'
     call = calls_in(parts_of([text], form_of("gemma4")))[0]

@@ -155,7 +155,7 @@ class Engine:
         self.validate(request)
         arrived = self._clock() if arrived is None else arrived
         choices = [
-            ChoiceOutput(self._sequence(request, index), self._tokenizer)
+            ChoiceOutput(self._sequence(request, index), self._tokenizer, request.shape)
             for index in range(request.params.n)
         ]
         for choice in choices[1:]:

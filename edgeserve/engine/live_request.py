@@ -11,7 +11,9 @@ from edgeserve.engine.recent_prompts import Likeness, prefix_miss
 from edgeserve.errors import InvalidRequestError
 from edgeserve.frozen import frozen
 from edgeserve.runner.batch import BLOCK_SIZE
+from edgeserve.text.answer_reader import AnswerShape
 from edgeserve.text.constraint import CompiledConstraint
+from edgeserve.text.thinking_constraint import ThinkingConstraint
 from edgeserve.types import RequestOutput, SamplingParams, SequenceBreakers, Timings, Usage
 
 
@@ -19,9 +21,10 @@ from edgeserve.types import RequestOutput, SamplingParams, SequenceBreakers, Tim
 class Request:
     """What a client asked. `seed` is always known: the caller's, or one drawn for it. Of two that
     wait, one whose `priority` is lower goes first, unless 64 others a step of priority have.
-    `breakers` are the tokens of the texts that end repetitions for DRY; `constraint` is the params'
-    own, compiled; `parse` makes a value of a whole answer's text. `wants_prompt_progress` asks for
-    an event per step that reads the prompt."""
+    `breakers` are the tokens of the texts that end repetitions for DRY; `constraint` is what the
+    answer is held to, compiled; `parse` makes a value of a whole answer's text; `shape` says what
+    else than text may be in it; `relaxed` are the paths of what it is not held to.
+    `wants_prompt_progress` asks for an event per step that reads the prompt."""
 
     request_id: str
     prompt: str | None
@@ -30,8 +33,10 @@ class Request:
     seed: int
     priority: int = 0
     breakers: SequenceBreakers | None = None
-    constraint: CompiledConstraint | None = None
+    constraint: CompiledConstraint | ThinkingConstraint | None = None
     parse: Callable[[str], object] | None = None
+    shape: AnswerShape | None = None
+    relaxed: tuple[str, ...] = ()
     wants_prompt_progress: bool = False
 
 

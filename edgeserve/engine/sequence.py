@@ -12,7 +12,7 @@ from edgeserve.runner.batch import TokenResult
 from edgeserve.types import FinishReason, ResolvedSampling, SamplingParams
 
 if TYPE_CHECKING:  # it comes with llguidance, which takes long to load
-    from edgeserve.text.matcher import Matcher
+    from edgeserve.text.thinking_matcher import TokenMatcher
 
 
 @frozen
@@ -64,7 +64,7 @@ class Sequence:
     prefix_hashes: list[bytes] = field(default_factory=list[bytes])
     awaited: bytes | None = None
     verified: VerifiedDraft | None = None
-    matcher: Matcher | None = None
+    matcher: TokenMatcher | None = None
     _needs_history: bool = field(init=False)
 
     def __post_init__(self) -> None:

@@ -3,35 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
-from typing import TypedDict, cast
+from typing import TypedDict
 
 from edgeserve.async_token_stream import AsyncTokenStream
 from edgeserve.engine.live_request import Request
 from edgeserve.engine.output import PromptRead
-from edgeserve.errors import NotYetError
 from edgeserve.frozen import frozen
+from edgeserve.requests import ChatFields
 from edgeserve.server.choice_reader import ChoiceReader
 from edgeserve.server.constraint_fields import naming_field
 from edgeserve.server.context import ServerContext
 from edgeserve.server.models import Served
-from edgeserve.server.turn import ChatTask, PromptProgress, Tool, TurnEvent, TurnFinished
-from edgeserve.text.answer_reader import AnswerShape
+from edgeserve.server.turn import ChatTask, PromptProgress, TurnEvent, TurnFinished
 from edgeserve.text.chat_template import RenderedPrompt
-from edgeserve.text.reasoning import opens_reasoning, reasoning_tags
-from edgeserve.text.tool_formats import format_of_template
 from edgeserve.types import Message, RequestOutput
 
 
 @frozen
 class PreparedChat:
-    """A request that is ready for the engine, what was changed on the way, and what may be in its
-    answer."""
+    """A request that is ready for the engine, and what was changed on the way."""
 
     request: Request
     adjusted: tuple[str, ...]
-    shape: AnswerShape
 
 
 class ChatTurn:
@@ -43,8 +38,7 @@ class ChatTurn:
         self._stream = stream
         self._readers = readers
         self.adjusted = prepared.adjusted
-        compiled = prepared.request.constraint
-        self.relaxed = () if compiled is None else tuple(map(str, compiled.relaxed))
+        self.relaxed = prepared.request.relaxed
         self.num_prompt_tokens = len(prepared.request.prompt_token_ids)
 
     async def __aiter__(self) -> AsyncIterator[TurnEvent]:
@@ -57,7 +51,7 @@ class ChatTurn:
                 yield event
         output = self._stream.output
         assert output is not None  # the stream has ended without an error
-        yield TurnFinished(output, sum(reader.reasoning_tokens for reader in self._readers))
+        yield TurnFinished(output, sum(choice.num_reasoning_tokens for choice in output.outputs))
 
     @property
     def output(self) -> RequestOutput | None:
@@ -75,30 +69,19 @@ async def open_turn(server: ServerContext, served: Served, task: ChatTask) -> Ch
     """
     prepared = await asyncio.to_thread(prepare_chat, served, task, server.strict_templates)
     choices = range(task.params.n)
-    readers = [ChoiceReader(index, prepared.shape, server.new_id) for index in choices]
+    readers = [ChoiceReader(index, server.new_id) for index in choices]
     return ChatTurn(served.llm.open(prepared.request), prepared, readers)
 
 
 def prepare_chat(served: Served, task: ChatTask, strict_templates: bool) -> PreparedChat:
     """The part of a turn that computes: for a thread, not for the event loop."""
-    if task.tool_choice.mode == "required":
-        raise NotYetError("a tool choice that forces a call")
     messages, adjusted = _ordered(served, task, strict_templates)
     fields = _template_fields(task, messages)
-    builder = served.llm.requests
     with naming_field(task.constraint_field):
-        request = builder.chat(messages, task.params, priority=task.priority, **fields)
+        request = served.llm.requests.chat(messages, task.params, priority=task.priority, **fields)
     if task.wants_prompt_progress:
         request = replace(request, wants_prompt_progress=True)
-    source = builder.template.source
-    tags = reasoning_tags(source)
-    shape = AnswerShape(
-        tags=tags,
-        opened=opens_reasoning(request.prompt or "", tags),
-        form=format_of_template(source),
-        tools=offered(task),
-    )
-    return PreparedChat(request, adjusted, shape)
+    return PreparedChat(request, adjusted)
 
 
 def render_chat(served: Served, task: ChatTask, strict_templates: bool) -> RenderedPrompt:
@@ -111,11 +94,6 @@ def count_prompt_tokens(served: Served, task: ChatTask, strict_templates: bool) 
     """Of the prompt that a task would be read as, fitting or not. It computes, too."""
     rendered = render_chat(served, task, strict_templates)
     return len(served.llm.requests.tokens_of(rendered))
-
-
-def offered(task: ChatTask) -> tuple[Tool, ...]:
-    """The tools that the model is told of."""
-    return () if task.tool_choice.mode == "none" else task.tools
 
 
 def _ordered(
@@ -131,8 +109,7 @@ def _ordered(
 class _TemplateFields(TypedDict):
     add_generation_prompt: bool | None
     continue_final_message: bool
-    tools: Sequence[Mapping[str, object]] | None
-    variables: Mapping[str, object] | None
+    asked: ChatFields
 
 
 def _template_fields(task: ChatTask, messages: Sequence[Message]) -> _TemplateFields:
@@ -144,17 +121,11 @@ def _template_fields(task: ChatTask, messages: Sequence[Message]) -> _TemplateFi
     return {
         "add_generation_prompt": task.adds_generation_prompt,
         "continue_final_message": bool(continues),
-        "tools": [tool.as_openai() for tool in offered(task)] or None,
-        "variables": _variables(task),
+        "asked": ChatFields(
+            task.tools,
+            task.tool_choice,
+            task.parallel_tool_calls,
+            task.thinking,
+            task.template_variables,
+        ),
     }
-
-
-def _variables(task: ChatTask) -> Mapping[str, object] | None:
-    """What the template reads of how to think: the names that published templates use."""
-    known = {
-        "enable_thinking": task.thinking.enabled,
-        "thinking": task.thinking.enabled,
-        "reasoning_effort": task.thinking.effort,
-    }
-    given = {name: cast(object, value) for name, value in known.items() if value is not None}
-    return {**given, **(task.template_variables or {})} or None

@@ -10,30 +10,15 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Literal, Protocol
 
 from edgeserve.frozen import frozen
+from edgeserve.text.thinking import Thinking as Thinking
 from edgeserve.text.tool_descriptions import Tool as Tool
+from edgeserve.text.tool_descriptions import ToolChoice as ToolChoice
 from edgeserve.types import LogprobsAt, Message, RequestOutput, SamplingParams
 
 FinishReason = Literal["stop", "length", "tool_calls"]
 
 
 # --- what is asked -------------------------------------------------------------------------------
-
-
-@frozen
-class ToolChoice:
-    """Whether tools may or must be called. `names`, where not None, are those that may be."""
-
-    mode: Literal["none", "auto", "required"] = "auto"
-    names: tuple[str, ...] | None = None
-
-
-@frozen
-class Thinking:
-    """How a model that thinks first shall do so; None leaves it to the model."""
-
-    enabled: bool | None = None
-    effort: str | None = None
-    budget: int | None = None
 
 
 @frozen(kw_only=True)

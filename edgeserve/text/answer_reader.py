@@ -17,12 +17,13 @@ from edgeserve.text.tool_formats import HarmonyFormat, ToolFormat
 @frozen
 class AnswerShape:
     """What may be in an answer: reasoning within `tags`, which the prompt has opened already where
-    `opened`, and calls of `tools` in `form`."""
+    `opened`, and calls of `tools` in `form`. `shown_ids` are the control tokens among the tags."""
 
     tags: ReasoningTags | None = None
     opened: bool = False
     form: ToolFormat | None = None
     tools: tuple[Tool, ...] = ()
+    shown_ids: frozenset[int] = frozenset()
 
     @property
     def is_plain(self) -> bool:

@@ -158,6 +158,25 @@ class ChatTemplate:
             return Disguise(controls, (*strings, self.source))
         return None
 
+    @property
+    def reads_tools(self) -> bool:
+        """Whether it shows the model which tools there are."""
+        return self._can("tools", "user", self._probing())
+
+    @property
+    def reads_calls(self) -> bool:
+        """Whether it shows the tool calls of earlier turns."""
+        return self._can("calls", "", self._probing())
+
+    @property
+    def reads_results(self) -> bool:
+        """Whether it shows what tools answered."""
+        meter = self._probing()
+        return self._can("results", "tool", meter) or self._can("results of text", "tool", meter)
+
+    def _probing(self) -> Meter:
+        return Meter(self._limits, self._clocks)
+
     # --- what the template can read ------------------------------------------------------------
 
     def _fit(self, chat: Chat, meter: Meter) -> None:
@@ -188,7 +207,11 @@ class ChatTemplate:
             probe = PROBES[ability]
             try:
                 text = self._render(
-                    {"messages": probe.chat(role), "tools": None, "add_generation_prompt": False},
+                    {
+                        "messages": probe.chat(role),
+                        "tools": list(probe.tools) or None,
+                        "add_generation_prompt": False,
+                    },
                     meter,
                 )
                 self._abilities[key] = probe.succeeded(text)

@@ -9,6 +9,7 @@ from edgeserve.text.text_scanner import Out, Reading, TextScanner, json_text, pa
 from edgeserve.text.tool_formats import LiteralFormat
 
 _NAME = re.compile(r"[A-Za-z_][\w.-]*")
+_NO_KEY = re.compile(r"[,{}()\[\]'\"]")
 _WORD_END = re.compile(r"[\s,:=()\[\]{}]")
 _STRING_STOP = re.compile(r"[\\'\"]")
 _WORDS = {"True": "true", "False": "false", "None": "null", "null": "null"}
@@ -59,10 +60,7 @@ class _Literals:
                 out("{}" if separator == "{" else "}")
                 return True
             key = yield from self._key()
-            yield from text.space()
-            if not key or not (
-                (yield from text.accept(self._form.assign)) or (yield from text.accept(":"))
-            ):
+            if not key:
                 return False
             out(f'{separator}"{json_text(key)}": ')
             separator = ", "
@@ -72,10 +70,16 @@ class _Literals:
             yield from text.accept(",")
 
     def _key(self) -> Reading[str]:
+        """A key, quoted or not, and what assigns to it; empty where none is."""
+        text, marks = self._text, tuple({self._form.assign, ":"})
         pieces: list[str] = []
         if (yield from self._string(pieces.append)):
-            return "".join(pieces)
-        return (yield from self._text.run(_WORD_END)) if not pieces else ""
+            yield from text.space()
+            assigned = (yield from text.accept(marks[0])) or (yield from text.accept(marks[-1]))
+            return "".join(pieces) if assigned else ""
+        found = None if pieces else (yield from text.name_until(marks))
+        key = "" if found is None else found[0].strip()
+        return "" if _NO_KEY.search(key) else key
 
     def _value(self, out: Out, depth: int) -> Reading[bool]:
         text = self._text

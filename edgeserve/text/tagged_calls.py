@@ -44,7 +44,7 @@ def read_tagged(form: TaggedFormat, text: TextScanner, calls: CallWriter) -> Rea
 def _name(form: TaggedFormat, text: TextScanner) -> Reading[str]:
     """A call's name. Where it stands free, whatever tag comes next ends it."""
     ending = form.after_name.strip()
-    if form.before_name:
+    if ending:
         found = yield from text.name_until((ending,))
         return found[0].strip() if found else ""
     tags = (form.before_key, form.frame.call_close)

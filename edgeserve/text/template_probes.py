@@ -7,6 +7,7 @@ are many. Knows messages only.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import cast
 
 from edgeserve.frozen import frozen
 from edgeserve.text.template_messages import Chat
@@ -22,6 +23,7 @@ class Probe:
     chat: Callable[[str], Chat]
     succeeded: Callable[[str], bool]
     when_refused: bool
+    tools: tuple[dict[str, object], ...] = ()
 
 
 def _saying(content: object) -> Callable[[str], Chat]:
@@ -54,6 +56,16 @@ def _calling(arguments: object) -> Callable[[str], Chat]:
     return chat
 
 
+def _answering(arguments: object) -> Callable[[str], Chat]:
+    """A conversation in which a tool that was called with `arguments` answers."""
+
+    def chat(_: str) -> Chat:
+        result: dict[str, object] = {"role": "tool", "content": _NEEDLE, "name": "probe"}
+        return [*_calling(arguments)(""), {**result, "tool_call_id": _CALL_ID}]
+
+    return chat
+
+
 def _reads_parts(text: str) -> bool:
     return _NEEDLE in text and "'type'" not in text and '"type"' not in text
 
@@ -71,12 +83,38 @@ def _silent_call(_: str) -> Chat:
     return [question, call, {**result, "name": "probe"}, answer, question]
 
 
+_TOOL: dict[str, object] = {
+    "type": "function",
+    "function": {
+        "name": _NEEDLE,
+        "description": "x",
+        "parameters": {
+            "type": "object",
+            "properties": {"x": {"type": "string", "description": "x"}},
+            "required": ["x"],
+        },
+    },
+}
+_TOOL_OTHER: dict[str, object] = {
+    "type": "function",
+    "function": {**cast("dict[str, object]", _TOOL["function"]), "name": "probe"},
+}
+
+
+def _reads(text: str) -> bool:
+    return _NEEDLE in text
+
+
 PROBES = {
-    "text": Probe(_saying(_NEEDLE), lambda text: _NEEDLE in text, True),
+    "text": Probe(_saying(_NEEDLE), _reads, True),
     "parts": Probe(_saying([{"type": "text", "text": _NEEDLE}]), _reads_parts, False),
     "absent content": Probe(_silent_call, lambda _: True, False),
     "objects": Probe(_calling({_NEEDLE: "x"}), _reads_object, False),
     "argument text": Probe(
         _calling(f'{{"{_NEEDLE}": "x"}}'), lambda text: f'{{"{_NEEDLE}"' in text, False
     ),
+    "tools": Probe(_saying("x"), _reads, False, (_TOOL,)),
+    "calls": Probe(_calling({_NEEDLE: "x"}), _reads, False, (_TOOL_OTHER,)),
+    "results": Probe(_answering({}), _reads, False, (_TOOL_OTHER,)),
+    "results of text": Probe(_answering("{}"), _reads, False, (_TOOL_OTHER,)),
 }

@@ -109,6 +109,12 @@ class TextScanner:
                 return "".join(pieces)
             yield
 
+    def drop_cut(self, marks: Sequence[str]) -> None:
+        """Reads what is left of a text that has ended, if that is the beginning of a mark."""
+        left = self._text[self._at :].strip()
+        if self._ended and any(mark.startswith(left) for mark in marks):
+            self._at = len(self._text)
+
     # --- reading up to something ---------------------------------------------------------------
 
     def stream_until(self, markers: Sequence[str], out: Out) -> Reading[str | None]:

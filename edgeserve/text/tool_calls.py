@@ -21,6 +21,7 @@ from edgeserve.text.tool_formats import (
     NamedFormat,
     ObjectFormat,
     TaggedFormat,
+    marks_of,
 )
 
 TextFormat = ObjectFormat | NamedFormat | TaggedFormat | LiteralFormat
@@ -35,6 +36,7 @@ class ToolCallParser:
 
     def __init__(self, form: TextFormat, tools: Sequence[Tool]) -> None:
         self._form = form
+        self._marks = tuple(mark.strip() for mark in marks_of(form))
         self._text = TextScanner()
         self._parts: list[AnswerPart] = []
         self._space = ""  # white space that is text only if text follows it
@@ -126,6 +128,7 @@ class ToolCallParser:
             if not (yield from text.accept(ending)):
                 text.rewind(mark)
             text.forget()
+        text.drop_cut(self._marks)
 
     def _say(self, piece: str) -> None:
         """The answer's text. White space waits until something follows it that is text, too."""

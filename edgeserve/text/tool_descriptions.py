@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field
-from typing import cast
+from typing import Literal, cast
 
 from edgeserve.errors import InvalidRequestError
 from edgeserve.frozen import frozen
@@ -35,6 +35,25 @@ class Tool:
         return {"type": "function", "function": function}
 
 
+@frozen
+class ToolChoice:
+    """Whether tools may or must be called. `names`, where not None, are those that may be."""
+
+    mode: Literal["none", "auto", "required"] = "auto"
+    names: tuple[str, ...] | None = None
+
+    def offered(self, tools: Sequence[Tool]) -> tuple[Tool, ...]:
+        """The tools that the model shall know of: all, as the prompt stays the same then, or none.
+
+        Which of them it may call is for a constraint."""
+        return () if self.mode == "none" else tuple(tools)
+
+    def callable(self, tools: Sequence[Tool]) -> tuple[Tool, ...]:
+        """The tools that may be called."""
+        names = self.names
+        return tuple(tool for tool in self.offered(tools) if names is None or tool.name in names)
+
+
 def tools_of(descriptions: object) -> tuple[Tool, ...]:
     """The tools a request describes in OpenAI's shape, or with `function`'s fields directly.
 
@@ -60,7 +79,7 @@ def _tool(where: str, description: object) -> Tool:
         return description
     if not isinstance(description, Mapping):
         raise InvalidRequestError(where, description, "an object")
-    fields = cast("dict[str, object]", plain_data(where, cast(object, description)))
+    fields = _fields(plain_data(where, cast(object, description)))
     if fields.get("type", "function") != "function":
         raise InvalidRequestError(f"{where}.type", fields["type"], '"function"')
     function = fields.get("function", fields)
@@ -72,11 +91,12 @@ def _tool(where: str, description: object) -> Tool:
         raise InvalidRequestError(f"{where}.function.name", name, "a tool's name")
     text = function.get("description")
     strict = function.get("strict", fields.get("strict"))
-    schema = _parameters(f"{where}.function.parameters", function.get("parameters"))
+    schema = object_schema(f"{where}.function.parameters", function.get("parameters"))
     return Tool(name, text if isinstance(text, str) else "", schema, strict is True)
 
 
-def _parameters(where: str, schema: object) -> dict[str, object]:
+def object_schema(where: str, schema: object) -> dict[str, object]:
+    """A tool's parameters as a JSON schema of an object, whatever was left out of it."""
     if schema is None or schema == {}:
         return _no_parameters()
     if not isinstance(schema, dict):
@@ -87,3 +107,58 @@ def _parameters(where: str, schema: object) -> dict[str, object]:
     if fields.get("type") == "object" and fields.get("properties") is None:
         fields = {**fields, "properties": dict[str, object]()}
     return fields
+
+
+_MODES: Mapping[object, Literal["none", "auto", "required"]] = {
+    "none": "none",
+    "auto": "auto",
+    "required": "required",
+    "any": "required",
+}
+
+
+def tool_choice_of(choice: object, tools: Sequence[Tool]) -> ToolChoice:
+    """A choice as a word, as OpenAI's object forms, or as a ToolChoice; None, or without tools, is
+    "auto". Raises InvalidRequestError for other things, and for names that no tool has."""
+    if isinstance(choice, ToolChoice):
+        found = choice
+    elif choice is None or not tools:
+        return ToolChoice()
+    elif isinstance(choice, str) and choice in _MODES:
+        found = ToolChoice(_MODES[choice])
+    elif isinstance(choice, Mapping):
+        found = _choice_of(cast("Mapping[str, object]", choice))
+    else:
+        raise InvalidRequestError("tool_choice", choice, f"one of {', '.join(map(str, _MODES))}")
+    known = {tool.name for tool in tools}
+    for name in found.names or ():
+        if name not in known:
+            allowed = f"one of the tools {', '.join(sorted(known))}"
+            raise InvalidRequestError("tool_choice", name, allowed)
+    return found
+
+
+def _choice_of(choice: Mapping[str, object]) -> ToolChoice:
+    kind = choice.get("type")
+    if kind in _MODES:
+        return ToolChoice(_MODES[kind])
+    if kind != "allowed_tools":
+        return ToolChoice("required", (_name_in(choice),))
+    allowed = _fields(choice.get("allowed_tools")) or choice
+    listed = allowed.get("tools")
+    if not isinstance(listed, list):
+        raise InvalidRequestError("tool_choice.tools", listed, "a list of tools")
+    names = tuple(_name_in(item) for item in cast("list[object]", listed))
+    return ToolChoice("required" if allowed.get("mode") == "required" else "auto", names)
+
+
+def _name_in(choice: object) -> str:
+    fields = _fields(choice)
+    name = (_fields(fields.get("function")) or fields).get("name")
+    if not isinstance(name, str):
+        raise InvalidRequestError("tool_choice", choice, "an object with a tool's name")
+    return name
+
+
+def _fields(value: object) -> Mapping[str, object]:
+    return cast("Mapping[str, object]", value) if isinstance(value, Mapping) else {}

@@ -104,6 +104,10 @@ class HarmonyFormat:
     name: str = "harmony"
 
 
+HARMONY_MARKS = (
+    "<|start|>", "<|channel|>", "<|constrain|>", "<|message|>", "<|end|>", "<|call|>", "<|return|>",
+)  # fmt: skip
+
 ToolFormat = ObjectFormat | NamedFormat | TaggedFormat | LiteralFormat | HarmonyFormat
 
 
@@ -213,7 +217,7 @@ def _invoke(
 
 _DSML_KEYS = (('" string="true">', "text"), ('" string="false">', "json"))
 _MINICPM = TaggedFormat(
-    "minicpm5", Frame(separator="\n"), '<function name="', '">', '<param name="',
+    "minicpm5", Frame('<function name="', "", "\n"), "", '">', '<param name="',
     (('">', None),), "</param>", "</function>", line_break="",
 )  # fmt: skip
 _GEMMA = LiteralFormat(
@@ -294,3 +298,24 @@ def format_of_template(source: str) -> ToolFormat:
         if all(text in source for text in texts):
             return found
     return GENERIC
+
+
+def marks_of(form: ToolFormat) -> tuple[str, ...]:
+    """The texts that a form is read by."""
+    match form:
+        case HarmonyFormat():
+            return HARMONY_MARKS
+        case ObjectFormat():
+            own = (form.optional_trigger,)
+        case NamedFormat():
+            own = (form.before_arguments, form.id_mark)
+        case TaggedFormat():
+            own = (
+                form.before_name, form.before_key, form.after_value, form.after_arguments,
+                form.value_open, *(text for text, _ in form.after_key),
+            )  # fmt: skip
+        case LiteralFormat():
+            own = (form.quote,)
+    frame = form.frame
+    texts = (frame.opens, frame.call_open, frame.call_close, frame.closes, *own)
+    return tuple(text for text in texts if text)

@@ -1,0 +1,156 @@
+"""What an answer is held to: a schema, calls of tools, or what the caller gives; behind reasoning.
+
+Composes constraints and has them compiled. Knows no engine.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import cast
+
+from edgeserve.answer_schema import Parse, held_to
+from edgeserve.errors import ConstraintError
+from edgeserve.frozen import frozen
+from edgeserve.text.answer_reader import AnswerShape
+from edgeserve.text.constraint import CompiledConstraint, ConstraintCompiler
+from edgeserve.text.thinking import Thinking
+from edgeserve.text.thinking_constraint import ThinkingConstraint
+from edgeserve.text.thinking_matcher import ThinkingGate
+from edgeserve.text.tokenizer import Tokenizer
+from edgeserve.text.tool_descriptions import Tool, ToolChoice
+from edgeserve.text.tool_grammar import ToolGrammar, tool_grammar
+from edgeserve.types import Constraint, SamplingParams
+
+
+@frozen
+class Held:
+    """Params with the constraint that was asked for, the same compiled, and what makes a value of
+    the answer. `relaxed` are the paths of what is not enforced."""
+
+    params: SamplingParams
+    constraint: CompiledConstraint | ThinkingConstraint | None
+    parse: Parse | None
+    relaxed: tuple[str, ...] = ()
+
+
+class AnswerHolder:
+    """Of one model. Safe for several threads."""
+
+    def __init__(self, compiler: ConstraintCompiler, tokenizer: Tokenizer) -> None:
+        self._compiler = compiler
+        self._tokenizer = tokenizer
+
+    def text(self, params: SamplingParams, schema: object) -> Held:
+        """An answer that is text alone. Raises ConstraintError."""
+        params, parse = held_to(params, schema)
+        compiled = self._compiled(params.constraint)
+        return Held(params, compiled, parse, _told(compiled))
+
+    def chat(
+        self,
+        params: SamplingParams,
+        schema: object,
+        shape: AnswerShape | None,
+        offered: Sequence[Tool],
+        choice: ToolChoice,
+        parallel: bool,
+        thinking: Thinking,
+    ) -> Held:
+        """An answer to a chat in which tools were `offered`. Raises ConstraintError."""
+        params, parse = held_to(params, schema)
+        relaxed: tuple[str, ...] = ()
+        owners: tuple[str, ...] = ()
+        if offered and shape is not None and shape.form is not None:
+            tools = choice.callable(offered)
+            grammar = self._grammar(params.constraint, shape, tools, choice, parallel)
+            params = replace(params, constraint=Constraint.lark(grammar.lark, lenient=True))
+            relaxed, owners = grammar.relaxed, grammar.owners
+        compiled = self._compiled(params.constraint)
+        relaxed += _told(compiled, owners)
+        gate = self._gate(shape, thinking)
+        if gate is None or shape is None or (compiled is None and gate.budget is None):
+            return Held(params, compiled, parse, relaxed)
+        behind = ThinkingConstraint(gate, compiled, shape.opened)
+        return Held(params, behind, parse, relaxed)
+
+    def _grammar(
+        self,
+        asked: Constraint | None,
+        shape: AnswerShape,
+        tools: Sequence[Tool],
+        choice: ToolChoice,
+        parallel: bool,
+    ) -> ToolGrammar:
+        """Of answers that call these tools, and none else, or say what was `asked` for."""
+        assert shape.form is not None
+        if asked is not None and asked.kind != "json_schema":
+            raise ConstraintError(asked.kind, "cannot be held to beside tools; leave out one")
+        self._check_strict(tools)
+        grammar = tool_grammar(
+            shape.form,
+            tools,
+            required=choice.mode == "required",
+            parallel=parallel,
+            text_schema=None if asked is None else cast(object, json.loads(asked.text)),
+            spell=self._spelled,
+        )
+        strict = tuple(f"tools.{tool.name}." for tool in tools if tool.strict)
+        for path in grammar.relaxed:
+            if path.startswith(strict):
+                raise ConstraintError(
+                    "tools", "cannot be enforced in this model's calls", path=path
+                )
+        return grammar
+
+    def _check_strict(self, tools: Sequence[Tool]) -> None:
+        for tool in tools:
+            if tool.strict:
+                try:
+                    self._compiler.compile(Constraint.json_schema(tool.parameters))
+                except ConstraintError as error:
+                    where = f"tools.{tool.name}.parameters{error.path}"
+                    raise ConstraintError(
+                        "tools", error.reason, path=where, keyword=error.keyword
+                    ) from None
+
+    def _compiled(self, asked: Constraint | None) -> CompiledConstraint | None:
+        return None if asked is None else self._compiler.compile(asked)
+
+    def _gate(self, shape: AnswerShape | None, thinking: Thinking) -> ThinkingGate | None:
+        """How reasoning ends; None where there is none, or its end is no single token."""
+        if shape is None or shape.tags is None:
+            return None
+        tokenizer = self._tokenizer
+        opens, closes = (self._encoded(text) for text in (shape.tags.opens, shape.tags.closes))
+        if len(closes) != 1:
+            return None
+        budget = 0 if thinking.wanted is False else thinking.budget
+        may_open = bool(opens) and (len(opens) == 1 or tokenizer.is_control(opens[0]))
+        return ThinkingGate(
+            opens[0] if may_open else None,
+            closes[0],
+            tokenizer.vocab_size,
+            tokenizer.stop_ids,
+            budget,
+        )
+
+    def _encoded(self, text: str) -> list[int]:
+        return self._tokenizer.encode(text, parse_special=True, add_special=False)
+
+    def _spelled(self, text: str) -> list[str | int]:
+        """A text as texts and the ids of control tokens in it."""
+        found: list[str | int] = []
+        for token_id in filter(self._tokenizer.is_control, self._encoded(text)):
+            before, _, text = text.partition(self._tokenizer.token_text(token_id))
+            found += [before, token_id]
+        return [*found, text]
+
+
+def _told(compiled: CompiledConstraint | None, owners: Sequence[str] = ()) -> tuple[str, ...]:
+    """What was relaxed, by its path; a grammar's schemas are named by their `owners`."""
+    told = [] if compiled is None else [str(each) for each in compiled.relaxed]
+    for number, owner in enumerate(owners, 1):
+        told = [each.replace(f"%json {number}#", owner, 1) for each in told]
+    return tuple(told)

@@ -1,0 +1,266 @@
+"""Tools over a model of random weights: whatever it would say, what comes is what was asked for."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+
+import jsonschema
+import numpy as np
+import pytest
+
+from edgeserve import LLM, AsyncLLM
+from edgeserve.errors import ConstraintError
+from edgeserve.requests import ChatFields
+from edgeserve.text.thinking_matcher import Masks, ThinkingGate, ThinkingMatcher
+from edgeserve.types import RequestOutput, SamplingParams, ToolCallBegun
+
+from .tiny_models import write_tiny_model
+
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "unit": {"enum": ["C", "F"]},
+        "days": {"type": "integer", "minimum": 0, "maximum": 9},
+        "is it": {"type": "boolean"},
+    },
+    "required": ["unit", "is it"],
+    "additionalProperties": False,
+}
+NOTHING = {"type": "object", "properties": {}, "additionalProperties": False}
+TOOLS = [
+    {"type": "function", "function": {"name": "weather", "parameters": SCHEMA}},
+    {"type": "function", "function": {"name": "stop", "parameters": NOTHING}},
+]
+SCHEMAS = {"weather": SCHEMA, "stop": NOTHING}
+_BODY = (
+    "{% if tools %}{{ tools | tojson }}{% endif %}"
+    "{% for m in messages %}<|im_start|>{{ m.role }} {{ m.content }}<|im_end|>{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant {% endif %}"
+)
+TEMPLATES = {
+    "generic": _BODY.replace("{{ tools | tojson }}", ""),
+    "llama": _BODY + "{# <|python_tag|> #}",
+    "mistral": _BODY + "{# [TOOL_CALLS] [ARGS] #}",
+    "qwen3-coder": _BODY + "{# <tool_call> <function= <parameter= #}",
+    "gemma4": _BODY + "{# <|tool_call>call: #}",
+    "lfm2": _BODY + "{# <|tool_call_start|> #}",
+}
+
+
+@pytest.fixture(scope="module", params=sorted(TEMPLATES))
+def llm(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LLM]:
+    path = tmp_path_factory.mktemp("model") / "tiny.gguf"
+    write_tiny_model(path, "llama", context=2048, chat_template=TEMPLATES[request.param])
+    with LLM(str(path), num_threads=1, disk_cache=0) as opened:
+        yield opened
+
+
+def ask(llm: LLM, seed: int, **fields: object) -> RequestOutput:
+    return llm.chat("the inn", temperature=5.0, seed=seed, max_tokens=120, tools=TOOLS, **fields)
+
+
+def check_calls(output: RequestOutput) -> None:
+    for call in output.tool_calls:
+        assert call.name in SCHEMAS
+        if call.complete:
+            jsonschema.validate(json.loads(call.arguments), SCHEMAS[call.name])
+    if output.outputs[0].finish_reason == "stop":
+        assert all(call.complete for call in output.tool_calls)
+
+
+def test_a_call_that_must_come_comes_and_fits_its_schema(llm: LLM) -> None:
+    for seed in range(4):
+        output = ask(llm, seed, tool_choice="required")
+        assert output.tool_calls
+        assert output.text == "" or output.outputs[0].finish_reason == "length"
+        check_calls(output)
+
+
+def test_one_call_where_only_one_is_wanted(llm: LLM) -> None:
+    for seed in range(3):
+        output = ask(llm, seed, tool_choice="any", parallel_tool_calls=False)
+        assert len(output.tool_calls) == 1
+        assert output.outputs[0].finish_reason == "stop"
+        check_calls(output)
+
+
+def test_the_named_tool_is_called(llm: LLM) -> None:
+    for name in SCHEMAS:
+        named = {"type": "function", "function": {"name": name}}
+        output = ask(llm, 1, tool_choice=named, parallel_tool_calls=False)
+        assert [call.name for call in output.tool_calls] == [name]
+
+
+def test_a_free_answer_is_text_or_calls_that_fit(llm: LLM) -> None:
+    for seed in range(3):
+        check_calls(ask(llm, seed))
+    assert ask(llm, 1, tool_choice="none").tool_calls == ()
+
+
+def test_a_stream_tells_what_the_whole_answer_holds(llm: LLM) -> None:
+    whole = ask(llm, 2, tool_choice="required")
+    with llm.stream(
+        "the inn", temperature=5.0, seed=2, max_tokens=120, tools=TOOLS, tool_choice="required"
+    ) as stream:
+        parts = [part for chunk in stream for part in chunk.parts]
+    assert stream.output is not None
+    assert stream.output.tool_calls == whole.tool_calls
+    assert [p.name for p in parts if isinstance(p, ToolCallBegun)] == [
+        call.name for call in whole.tool_calls
+    ]
+
+
+# --- one form is enough ---------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def generic(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("model") / "tiny.gguf"
+    return str(write_tiny_model(path, "llama", context=4096, chat_template=TEMPLATES["generic"]))
+
+
+def tool(name: str, pattern: str, *, strict: bool = False) -> dict[str, object]:
+    properties = {"code": {"type": "string", "pattern": pattern}}
+    parameters = {"type": "object", "properties": properties, "required": ["code"]}
+    return {
+        "type": "function",
+        "function": {"name": name, "parameters": parameters, "strict": strict},
+    }
+
+
+def test_one_pattern_that_nobody_can_enforce_is_left_out_and_named(generic: str) -> None:
+    tools = [tool(f"t{n}", "^[a-z]{2}$") for n in range(19)] + [tool("odd", "^(?=x)y$")]
+    with LLM(generic, num_threads=1, disk_cache=0) as llm:
+        fields = ChatFields(tools, "required", parallel_tool_calls=False)
+        request = llm._requests.chat("x", SamplingParams(), asked=fields)  # pyright: ignore[reportPrivateUsage]
+        assert len(request.relaxed) == 1
+        assert request.relaxed[0].startswith("tools.odd.parameters/properties/code/pattern")
+        strict = [*tools[:-1], tool("odd", "^(?=x)y$", strict=True)]
+        with pytest.raises(ConstraintError, match=r"tools\.odd|odd\.parameters"):
+            llm.chat("x", tools=strict)
+
+
+def test_a_schema_beside_tools_holds_the_text(generic: str) -> None:
+    with LLM(generic, num_threads=1, disk_cache=0) as llm:
+        for seed in range(3):
+            output = llm.chat(
+                "x", schema={"enum": [1, 2]}, tools=TOOLS, temperature=5.0, seed=seed, max_tokens=90
+            )
+            assert output.tool_calls or output.parsed in (1, 2)
+        with pytest.raises(ConstraintError, match="beside tools"):
+            llm.chat("x", tools=TOOLS, constraint=constraint_of_regex())
+
+
+def constraint_of_regex() -> object:
+    from edgeserve import Constraint
+
+    return Constraint.regex("a+")
+
+
+def test_async_answers_are_the_same(generic: str) -> None:
+    fields = {"temperature": 5.0, "seed": 3, "max_tokens": 90}
+
+    async def asked() -> RequestOutput:
+        async with await AsyncLLM.create(generic, num_threads=1, disk_cache=0) as llm:
+            return await llm.chat("the inn", tools=TOOLS, tool_choice="required", **fields)
+
+    with LLM(generic, num_threads=1, disk_cache=0) as llm:
+        here = llm.chat("the inn", tools=TOOLS, tool_choice="required", **fields)
+    there = asyncio.run(asked())
+    assert there.tool_calls == here.tool_calls != ()
+
+
+# --- reasoning before what is held ----------------------------------------------------------------
+
+OPEN, CLOSE, END, WANTED = 1, 2, 3, 4
+SIZE = 40
+
+
+class Only:
+    """A matcher that wants WANTED again and again."""
+
+    failure = None
+
+    def __init__(self) -> None:
+        self.accepted: list[int] = []
+
+    def fork(self) -> Only:
+        return Only()
+
+    def masks(self, ahead: object) -> Masks:
+        return [bits(WANTED)] * (len(ahead) + 1)  # type: ignore[arg-type]
+
+    def num_allowed(self, tokens: list[int]) -> int:
+        return next((at for at, token in enumerate(tokens) if token != WANTED), len(tokens))
+
+    def forced(self) -> list[int]:
+        return [WANTED]
+
+    def accept(self, token_id: int) -> None:
+        self.accepted.append(token_id)
+
+
+def bits(*ids: int) -> np.ndarray:
+    allowed = np.zeros(64, np.bool_)
+    allowed[list(ids)] = True
+    return np.packbits(allowed, bitorder="little").view(np.uint32)
+
+
+def ids_in(mask: np.ndarray) -> set[int]:
+    return set(np.flatnonzero(np.unpackbits(mask.view(np.uint8), bitorder="little")).tolist())
+
+
+EVERYTHING = set(range(SIZE))
+
+
+def matcher(*, opened: bool, budget: int | None = None, free: bool = False) -> ThinkingMatcher:
+    gate = ThinkingGate(OPEN, CLOSE, SIZE, frozenset({END}), budget)
+    return ThinkingMatcher.at_beginning(gate, None if free else Only(), opened=opened)
+
+
+def test_reasoning_is_free_and_the_answer_behind_it_is_held() -> None:
+    held = matcher(opened=True)
+    masks = held.masks([7, CLOSE, WANTED])
+    assert [ids_in(mask) for mask in masks] == [
+        EVERYTHING - {END},
+        EVERYTHING - {END},
+        {WANTED},
+        {WANTED},
+    ]
+    assert held.num_allowed([7, 8, CLOSE, WANTED, 9]) == 4
+    assert held.num_allowed([7, END]) == 1
+    for token_id in (7, CLOSE, WANTED):
+        held.accept(token_id)
+    assert held.forced() == [WANTED]
+
+
+def test_an_answer_may_begin_with_reasoning_or_without() -> None:
+    held = matcher(opened=False)
+    assert ids_in(held.masks([])[0]) == {OPEN, WANTED}
+    assert [ids_in(m) for m in held.masks([OPEN])] == [{OPEN, WANTED}, EVERYTHING - {END}]
+    assert held.num_allowed([OPEN, 9, CLOSE, WANTED]) == 4
+    fork = held.fork()
+    fork.accept(WANTED)
+    assert ids_in(fork.masks([])[0]) == {WANTED}
+    assert ids_in(held.masks([])[0]) == {OPEN, WANTED}
+
+
+def test_a_budget_ends_reasoning_at_its_token() -> None:
+    held = matcher(opened=True, budget=2, free=True)
+    assert held.forced() == []
+    assert [ids_in(m) for m in held.masks([7, 8, CLOSE])] == [
+        EVERYTHING,
+        EVERYTHING,
+        {CLOSE},
+        EVERYTHING,
+    ]
+    assert held.num_allowed([7, 8, 9]) == 2
+    for token_id in (7, 8):
+        held.accept(token_id)
+    assert held.forced() == [CLOSE]
+    none = matcher(opened=True, budget=0)
+    assert none.forced() == [CLOSE]
+    closed = matcher(opened=False, budget=0)
+    assert ids_in(closed.masks([])[0]) == {WANTED}
