@@ -25,6 +25,8 @@ weights and the cache for every token. "of int8" is the share of the most int8 p
 kernel set's instructions give (AVX2: maddubs and madd, which small weights can do without half of).
 
 Nothing else should run meanwhile: a compiler on one core costs half.
+
+`edgeserve bench serve URL` measures a running server under load.
 """
 _DEFAULT_ROUNDS = 5
 _QUICK_ROUNDS = 2
