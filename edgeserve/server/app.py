@@ -17,6 +17,7 @@ from edgeserve.server import (
     metrics_route,
     models_route,
     openai_completions,
+    responses,
     root_page,
     token_routes,
 )
@@ -60,6 +61,7 @@ def _routes(server: ServerContext) -> Sequence[Route]:
     return [
         Route("/chat/completions", chat.answer, methods=["POST"]),
         *anthropic.routes(server),
+        *responses.routes(server),
         *openai_completions.routes(server),
         *models_route.routes(server),
         *token_routes.routes(server),

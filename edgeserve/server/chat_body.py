@@ -12,7 +12,7 @@ from edgeserve.server.tool_fields import tool_choice_of, tools_of
 from edgeserve.server.turn import ChatTask, Thinking
 
 MAX_TOP_LOGPROBS = 20
-_EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh")
+EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh")
 
 
 @frozen
@@ -69,8 +69,8 @@ def _num_top_logprobs(body: Fields) -> int | None:
 
 def _thinking(body: Fields) -> Thinking:
     effort = body.raw("reasoning_effort")
-    if effort is not None and effort not in _EFFORTS:
-        raise InvalidRequestError("reasoning_effort", effort, f"one of {', '.join(_EFFORTS)}")
+    if effort is not None and effort not in EFFORTS:
+        raise InvalidRequestError("reasoning_effort", effort, f"one of {', '.join(EFFORTS)}")
     budget = body.integer("reasoning_budget", -1)
     off = effort == "none" or budget == 0
     return Thinking(

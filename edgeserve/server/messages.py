@@ -56,7 +56,9 @@ def _message(given: Fields, is_newest_user: bool, adjusted: list[str]) -> Messag
     if not isinstance(role, str) or role not in _ROLES:
         raise InvalidRequestError(given.path("role"), role, f"one of {', '.join(_ROLES)}")
     message: dict[str, object] = {"role": _ROLES[role]}
-    content = _content(given, role, is_newest_user, adjusted)
+    content = content_of(given, is_newest_user, adjusted)
+    if content is None and role != "assistant":
+        raise InvalidRequestError(given.path("content"), None, "a string or a list of parts")
     calls = _tool_calls(given, adjusted) if role == "assistant" else []
     texts: list[str] = [] if content is None else [content]
     if role == "assistant":
@@ -76,19 +78,20 @@ def _message(given: Fields, is_newest_user: bool, adjusted: list[str]) -> Messag
     return cast(Message, cast(object, message))
 
 
-def _content(given: Fields, role: str, is_newest_user: bool, adjusted: list[str]) -> str | None:
-    value = given.raw("content")
+def content_of(
+    given: Fields, is_newest_user: bool, adjusted: list[str], field: str = "content"
+) -> str | None:
+    """A message's text, of a string or of parts."""
+    value = given.raw(field)
     if isinstance(value, list):
         parts = cast("list[object]", value)
-        path = given.path("content")
+        path = given.path(field)
         return "".join(
             _part(fields_of(part, f"{path}[{at}]"), is_newest_user, adjusted)
             for at, part in enumerate(parts)
         )
-    if value is None and role == "assistant":
-        return None
-    if not isinstance(value, str):
-        raise InvalidRequestError(given.path("content"), value, "a string or a list of parts")
+    if value is not None and not isinstance(value, str):
+        raise InvalidRequestError(given.path(field), value, "a string or a list of parts")
     return value
 
 
@@ -115,14 +118,14 @@ def _tool_calls(given: Fields, adjusted: list[str]) -> list[dict[str, object]]:
         function = call.object("function")
         if function is None:
             raise InvalidRequestError(call.path("function"), None, "an object")
-        found.append(_call(function, call.text("id") or "", adjusted))
+        found.append(call_of(function, call.text("id") or "", adjusted))
     legacy = given.object("function_call")
     if legacy is not None:
-        found.append(_call(legacy, "", adjusted))
+        found.append(call_of(legacy, "", adjusted))
     return found
 
 
-def _call(function: Fields, call_id: str, adjusted: list[str]) -> dict[str, object]:
+def call_of(function: Fields, call_id: str, adjusted: list[str]) -> dict[str, object]:
     """A call in OpenAI's shape; or, where its arguments are no object, {"broken": its text}."""
     name = function.text("name")
     if not name:

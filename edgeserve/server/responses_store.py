@@ -1,0 +1,72 @@
+"""Responses that were given, for clients that go on from one by its id; bounded, in memory.
+
+The least recently used go first. A restart forgets all: clients then send the whole history.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import cast
+
+import msgspec
+
+from edgeserve.frozen import frozen
+from edgeserve.server.errors import ApiError, Problem
+
+
+@frozen
+class StoredResponse:
+    """A response as it was given, and its whole conversation as items."""
+
+    response: Mapping[str, object]
+    items: tuple[object, ...]
+    num_bytes: int
+
+
+class ResponseStore:
+    """Not thread-safe: for the event loop."""
+
+    def __init__(self, max_bytes: int = 64 << 20) -> None:
+        self._max_bytes = max_bytes
+        self._num_bytes = 0
+        self._responses: OrderedDict[str, StoredResponse] = OrderedDict()
+
+    def put(
+        self, response_id: str, response: Mapping[str, object], items: tuple[object, ...]
+    ) -> None:
+        """Keeps it, unless it alone is more than may be kept."""
+        num_bytes = len(msgspec.json.encode((response, items)))
+        if num_bytes > self._max_bytes:
+            return
+        self._responses[response_id] = StoredResponse(response, items, num_bytes)
+        self._num_bytes += num_bytes
+        while self._num_bytes > self._max_bytes:
+            _, gone = self._responses.popitem(last=False)
+            self._num_bytes -= gone.num_bytes
+
+    def get(self, response_id: str, param: str | None = None) -> StoredResponse:
+        """`param` is the field of a body that names it. Raises ApiError: 404, or 400 with it."""
+        found = self._responses.get(response_id)
+        if found is None:
+            message = f"Response with id {response_id!r} not found."
+            if param is None:
+                raise ApiError(Problem(404, message))
+            message = f"Previous response with id {response_id!r} not found."
+            raise ApiError(Problem(400, message, param=param, code="previous_response_not_found"))
+        self._responses.move_to_end(response_id)
+        return found
+
+    def delete(self, response_id: str) -> None:
+        """Raises ApiError: 404."""
+        self._num_bytes -= self.get(response_id).num_bytes
+        del self._responses[response_id]
+
+    def item(self, item_id: str) -> object:
+        """An item of any conversation that is kept. Raises ApiError: 400."""
+        for stored in reversed(self._responses.values()):
+            for item in reversed(stored.items):
+                if isinstance(item, dict) and cast("dict[str, object]", item).get("id") == item_id:
+                    return cast(object, item)
+        message = f"Item with id {item_id!r} not found."
+        raise ApiError(Problem(400, message, param="input"))
