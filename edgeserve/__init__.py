@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from edgeserve.types import (
         CompletionOutput,
         Constraint,
+        EmbeddingOutput,
         RequestOutput,
         SamplingParams,
         TokenChunk,
@@ -30,6 +31,7 @@ __all__ = [
     "CompletionOutput",
     "Constraint",
     "EdgeServeError",
+    "EmbeddingOutput",
     "RequestOutput",
     "SamplingParams",
     "TokenChunk",
@@ -44,6 +46,7 @@ _HOMES = {
     "EdgeServeError": "edgeserve.errors",
     "CompletionOutput": "edgeserve.types",
     "Constraint": "edgeserve.types",
+    "EmbeddingOutput": "edgeserve.types",
     "RequestOutput": "edgeserve.types",
     "SamplingParams": "edgeserve.types",
     "TokenChunk": "edgeserve.types",

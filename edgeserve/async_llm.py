@@ -16,7 +16,7 @@ from edgeserve.config import Config
 from edgeserve.engine.accounting import EngineStats
 from edgeserve.engine.async_engine import AsyncEngine
 from edgeserve.engine.live_request import Request
-from edgeserve.engine.output import RequestFailed, RequestFinished
+from edgeserve.engine.output import RequestEmbedded, RequestFailed, RequestFinished
 from edgeserve.engine_options import EngineFields, EngineOptions
 from edgeserve.errors import InvalidRequestError
 from edgeserve.loader.model_files import LicenseGate
@@ -25,14 +25,23 @@ from edgeserve.model_facts import model_facts
 from edgeserve.requests import (
     ChatFields,
     Conversation,
+    Embeddable,
     Prompt,
     RequestBuilder,
     SamplingFields,
+    embeddables_of,
+    naming_prompt,
     params_of,
 )
 from edgeserve.text.thinking import Thinking
 from edgeserve.text.tool_descriptions import Tool
-from edgeserve.types import RequestOutput, SamplingDefaults, SamplingParams
+from edgeserve.types import (
+    EmbeddingOutput,
+    PoolingParams,
+    RequestOutput,
+    SamplingDefaults,
+    SamplingParams,
+)
 
 
 class AsyncLLM:
@@ -196,6 +205,39 @@ class AsyncLLM:
         )
         return await self._finish(await asyncio.to_thread(prepare))
 
+    async def embed(
+        self,
+        inputs: str | Sequence[Embeddable],
+        *,
+        pooling: str | None = None,
+        dimensions: int | None = None,
+        normalize: bool = True,
+        priority: int = 0,
+    ) -> list[EmbeddingOutput]:
+        """A vector for each text, as `LLM.embed` makes it. Cancelling the task cancels all of them.
+
+        However many there are, no more are queued at once than are computed at once.
+        Raises NoPoolingError, and what `generate` does.
+        """
+        params = self._requests.pooling(pooling, dimensions, normalize)
+        prepare = partial(self._embeddings, inputs, params, priority)
+        requests = await asyncio.to_thread(prepare)
+        room = asyncio.Semaphore(self._model.engine.limits.max_num_seqs)
+
+        async def embedded(request: Request) -> EmbeddingOutput:
+            async with room:
+                end = await self._end(request)
+            assert isinstance(end, RequestEmbedded)
+            return end.output
+
+        tasks = [asyncio.ensure_future(embedded(request)) for request in requests]
+        try:
+            return await asyncio.gather(*tasks)
+        except BaseException:
+            for task in tasks:
+                task.cancel()
+            raise
+
     def stream(
         self,
         prompt: Conversation | Mapping[str, object],
@@ -242,7 +284,21 @@ class AsyncLLM:
         """Ends live requests with ClosedError and gives memory back. Twice is fine."""
         await self._engine.close()
 
+    def _embeddings(self, inputs: object, params: PoolingParams, priority: int) -> list[Request]:
+        """All of them checked, before the first is computed."""
+        requests: list[Request] = []
+        for index, text in enumerate(embeddables_of(inputs)):
+            with naming_prompt(index, "inputs"):
+                requests.append(self._requests.embedding(text, params, priority))
+                self._model.engine.validate(requests[-1])
+        return requests
+
     async def _finish(self, request: Request) -> RequestOutput:
+        end = await self._end(request)
+        assert isinstance(end, RequestFinished)
+        return end.output
+
+    async def _end(self, request: Request) -> RequestFinished | RequestEmbedded:
         events = self._engine.submit(request, wants_progress=False)
         try:
             event = await events.get()
@@ -250,8 +306,8 @@ class AsyncLLM:
             self._engine.forget(request.request_id)
             raise
         match event:
-            case RequestFinished():
-                return event.output
+            case RequestFinished() | RequestEmbedded():
+                return event
             case RequestFailed():
                 raise event.error
             case _:

@@ -10,6 +10,7 @@ from edgeserve.engine.async_engine import AsyncEngine, Events
 from edgeserve.engine.live_request import Request
 from edgeserve.engine.output import (
     PromptRead,
+    RequestEmbedded,
     RequestFailed,
     RequestFinished,
     RequestProgress,
@@ -108,6 +109,8 @@ class AsyncTokenStream(AsyncIterator[TokenChunk]):
                 case RequestFailed():
                     self._ended = True
                     raise event.error
+                case RequestEmbedded():
+                    raise AssertionError("a stream asks for text")
         return None
 
     async def aclose(self) -> None:

@@ -30,6 +30,7 @@ from edgeserve.errors import (
     ModelFileError,
 )
 from edgeserve.frozen import frozen
+from edgeserve.loader.file_pooling import file_pooling
 from edgeserve.loader.gguf import ModelFile, read_gguf
 from edgeserve.loader.machine import available_memory
 from edgeserve.loader.model_files import LicenseGate, ModelFiles, files_at
@@ -57,6 +58,7 @@ class LoadedModel:
     """Everything a public face needs. `template` is None for a model that has no chat format.
 
     `full_context_bytes` of keys and values would hold all tokens the model was trained for.
+    `pooling` is how one vector is made of a text: as asked for, or as the file says.
     """
 
     name: str
@@ -69,6 +71,12 @@ class LoadedModel:
     template: ChatTemplate | None
     defaults: SamplingDefaults
     full_context_bytes: int
+    pooling: str | None
+
+    @property
+    def hidden_width(self) -> int:
+        """Elements of a text's vector."""
+        return self.plan.shapes[self.plan.outputs["hidden"]].width
 
     @property
     def context_note(self) -> str | None:
@@ -104,6 +112,7 @@ def load_model(
         draft_file = _read_draft(name, draft.path, file.metadata)
     plan = build_plan(file.metadata, file.tensors, max_model_len=options.max_model_len)
     defaults = sampling_defaults(file.metadata, resolved.entry)
+    pooling = options.pooling or file_pooling(file.metadata)
     limits, num_blocks = engine_size(plan, options)
     parts = _read_parts(file, plan, num_blocks, options, config)
     try:
@@ -125,6 +134,7 @@ def load_model(
         parts.template,
         defaults,
         full_context_bytes,
+        pooling,
     )
 
 

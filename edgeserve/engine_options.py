@@ -8,6 +8,7 @@ from typing import TypedDict
 
 from edgeserve.errors import InvalidRequestError
 from edgeserve.frozen import frozen
+from edgeserve.pooling_params import POOLINGS
 from edgeserve.runner.kv_types import KV_TYPES
 
 DTYPE_BYTES: Mapping[str, int] = {"float32": 4, "float64": 8}
@@ -42,6 +43,7 @@ class EngineFields(TypedDict, total=False):
     speculation: str
     draft_model: str | None
     disk_cache: int | None
+    pooling: str | None
 
 
 @frozen(kw_only=True)
@@ -57,7 +59,8 @@ class EngineOptions:
     after wrong guesses; "off" computes one token at a time.
     `draft_model` names a smaller model with the same vocabulary, which "auto" then asks too.
     `disk_cache` is bytes on disk for what prefix caching keeps, which a restart then finds again; 0
-    or False keeps nothing there, None what the environment says.
+    or False keeps nothing there, None what the environment says. `pooling` "mean" or "last" is how
+    one vector is made of a text, where a call does not say; None is as the model's file says.
     """
 
     device: str = "auto"
@@ -74,6 +77,7 @@ class EngineOptions:
     speculation: str = "auto"
     draft_model: str | None = None
     disk_cache: int | None = None
+    pooling: str | None = None
 
     def __post_init__(self) -> None:
         if self.device not in _DEVICES:
@@ -91,6 +95,8 @@ class EngineOptions:
                 self.kv_cache_dtype,
                 "left out with device oracle, whose cache is of its dtype",
             )
+        if self.pooling is not None and self.pooling not in POOLINGS:
+            raise InvalidRequestError("pooling", self.pooling, " or ".join(POOLINGS))
         if self.target_itl_ms is not None:
             _check_milliseconds("target_itl_ms", self.target_itl_ms)
         if self.disk_cache is False:

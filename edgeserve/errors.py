@@ -74,6 +74,24 @@ class OutputParseError(EdgeServeError):
         self.__cause__ = cause
 
 
+class NoPoolingError(InvalidRequestError):
+    """A vector is asked of a model whose file does not say how to make one, and nobody else did.
+
+    `file_pooling` is what the file asks for and this version cannot do; None if it says nothing.
+    """
+
+    def __init__(self, model: str, file_pooling: str | None) -> None:
+        super().__init__("pooling", file_pooling, "mean or last")
+        self.model = model
+        self.file_pooling = file_pooling
+        says = "names no pooling" if file_pooling is None else f"asks for pooling {file_pooling}"
+        self.args = (
+            f"{_shown(model)} makes no embeddings by itself: its file {says}. Choose one: "
+            '`--pooling mean` or `--pooling last`, pooling="mean" or "last" in Python; vectors of '
+            "a model that was not trained for it may tell texts apart poorly",
+        )
+
+
 class DraftVocabularyError(EdgeServeError):
     """The draft model's tokens are not the model's: what it guesses would mean something else."""
 
@@ -154,6 +172,16 @@ class NonFiniteLogitsError(EdgeServeError):
         super().__init__(
             f"the model produced non-finite logits at position {position}; "
             "the file may be damaged (check its sha256) or the model unstable in this precision"
+        )
+
+
+class NonFiniteEmbeddingError(EdgeServeError):
+    """The model produced NaN or infinity for a text's vector: that text fails, no other."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the model produced a vector with non-finite elements; the file may be damaged (check "
+            "its sha256) or the model unstable in this precision"
         )
 
 

@@ -11,7 +11,13 @@ from edgeserve.build import load_model
 from edgeserve.config import Config
 from edgeserve.engine.accounting import EngineStats
 from edgeserve.engine.live_request import Request
-from edgeserve.engine.output import PromptRead, RequestFailed, RequestFinished, RequestProgress
+from edgeserve.engine.output import (
+    PromptRead,
+    RequestEmbedded,
+    RequestFailed,
+    RequestFinished,
+    RequestProgress,
+)
 from edgeserve.engine.shared_engine import SharedEngine
 from edgeserve.engine_options import EngineFields, EngineOptions
 from edgeserve.loader.model_files import LicenseGate
@@ -20,9 +26,11 @@ from edgeserve.progress_bar import PromptProgress
 from edgeserve.requests import (
     ChatFields,
     Conversation,
+    Embeddable,
     Prompt,
     RequestBuilder,
     SamplingFields,
+    embeddables_of,
     naming_prompt,
     params_of,
     prompts_of,
@@ -30,7 +38,7 @@ from edgeserve.requests import (
 from edgeserve.text.thinking import Thinking
 from edgeserve.text.tool_descriptions import Tool
 from edgeserve.token_stream import TokenStream
-from edgeserve.types import RequestOutput, SamplingDefaults, SamplingParams
+from edgeserve.types import EmbeddingOutput, RequestOutput, SamplingDefaults, SamplingParams
 
 
 class LLM:
@@ -130,7 +138,8 @@ class LLM:
         for index, prompt in enumerate(prompts_of(prompts)):
             with naming_prompt(index):
                 requests.append(self._requests.raw(prompt, params, priority, schema=schema))
-        return self._run(requests, progress)
+        ends = self._run(requests, progress)
+        return [end.output for end in ends if isinstance(end, RequestFinished)]
 
     def chat(
         self,
@@ -165,7 +174,34 @@ class LLM:
             priority=priority,
             schema=schema,
         )
-        return self._run([request], progress=False)[0]
+        (end,) = self._run([request], progress=False)
+        assert isinstance(end, RequestFinished)
+        return end.output
+
+    def embed(
+        self,
+        inputs: str | Sequence[Embeddable],
+        *,
+        pooling: str | None = None,
+        dimensions: int | None = None,
+        normalize: bool = True,
+        progress: bool | None = None,
+        priority: int = 0,
+    ) -> list[EmbeddingOutput]:
+        """A vector for each text, or list of token ids. Texts are raw, as `generate` reads them.
+
+        `pooling` "mean" or "last" is what is made of a text's hidden states, None what the model's
+        file or the `pooling` of this LLM says. The first `dimensions` elements are kept, as models
+        trained for it allow; then vectors get length 1, but with `normalize` False.
+        Raises NoPoolingError, InvalidRequestError, ContextLengthError before anything is computed.
+        """
+        params = self._requests.pooling(pooling, dimensions, normalize)
+        requests: list[Request] = []
+        for index, text in enumerate(embeddables_of(inputs)):
+            with naming_prompt(index, "inputs"):
+                requests.append(self._requests.embedding(text, params, priority))
+        ends = self._run(requests, progress, of="inputs")
+        return [end.output for end in ends if isinstance(end, RequestEmbedded)]
 
     def stream(
         self,
@@ -216,27 +252,29 @@ class LLM:
         """Drops live requests and gives memory back. Twice is fine."""
         self._engine.close()
 
-    def _run(self, requests: Sequence[Request], progress: bool | None) -> list[RequestOutput]:
-        outputs: list[RequestOutput] = []
+    def _run(
+        self, requests: Sequence[Request], progress: bool | None, of: str = "prompts"
+    ) -> list[RequestFinished | RequestEmbedded]:
+        ends: list[RequestFinished | RequestEmbedded] = []
         try:
             for index, request in enumerate(requests):
-                with naming_prompt(index):
+                with naming_prompt(index, of):
                     self._engine.submit(request, wants_progress=False)
             with PromptProgress(len(requests), progress) as bar:
                 for request in requests:
-                    outputs.append(self._finish(request.request_id))
-                    bar.advance(outputs[-1])
+                    ends.append(self._finish(request.request_id))
+                    bar.advance(ends[-1].output)
         finally:
             for request in requests:
                 self._engine.forget(request.request_id)
-        return outputs
+        return ends
 
-    def _finish(self, request_id: str) -> RequestOutput:
+    def _finish(self, request_id: str) -> RequestFinished | RequestEmbedded:
         while True:
             for event in self._engine.events_of(request_id):
                 match event:
-                    case RequestFinished():
-                        return event.output
+                    case RequestFinished() | RequestEmbedded():
+                        return event
                     case RequestFailed():
                         raise event.error
                     case RequestProgress() | PromptRead():

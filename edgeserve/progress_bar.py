@@ -6,7 +6,7 @@ import sys
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from edgeserve.types import RequestOutput
+from edgeserve.types import EmbeddingOutput, RequestOutput
 
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
@@ -42,7 +42,7 @@ class PromptProgress:
         if self._bar is not None:
             self._bar.stop()
 
-    def advance(self, output: RequestOutput) -> None:
+    def advance(self, output: RequestOutput | EmbeddingOutput) -> None:
         """One prompt is done."""
         self._num_tokens += output.usage.completion_tokens
         if self._bar is not None and self._task is not None:

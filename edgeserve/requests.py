@@ -17,8 +17,9 @@ from typing import SupportsIndex, TypedDict, cast
 from edgeserve.answer_holder import AnswerHolder, Held
 from edgeserve.build import LoadedModel
 from edgeserve.engine.live_request import Request
-from edgeserve.errors import EdgeServeError, InvalidRequestError, TemplateError
+from edgeserve.errors import EdgeServeError, InvalidRequestError, NoPoolingError, TemplateError
 from edgeserve.frozen import frozen
+from edgeserve.pooling_params import POOLINGS
 from edgeserve.text.answer_reader import AnswerShape
 from edgeserve.text.chat_forms import ChatForms, uses_tools
 from edgeserve.text.chat_template import ChatTemplate, RenderedPrompt
@@ -27,12 +28,17 @@ from edgeserve.text.sequence_breakers import sequence_breakers
 from edgeserve.text.template_messages import checked_messages
 from edgeserve.text.thinking import Thinking
 from edgeserve.text.tool_descriptions import Tool, tool_choice_of, tools_of
-from edgeserve.types import Constraint, Message, SamplingParams
+from edgeserve.types import Constraint, Message, PoolingParams, SamplingParams
 
 _MAX_PRIORITY = 1000
 
+_NO_OUTPUT = SamplingParams(seed=0)
+
 Prompt = str | Mapping[str, object]
 """A raw prompt: text, {"prompt": text} or {"prompt_token_ids": ids}."""
+
+Embeddable = str | Sequence[int]
+"""What becomes one vector: a text, or token ids."""
 
 Conversation = str | Sequence[Message]
 """A chat: one user message as text, or messages in OpenAI's shape."""
@@ -244,6 +250,28 @@ class RequestBuilder:
             )
         return template
 
+    def pooling(
+        self, pooling: str | None, dimensions: int | None, normalize: bool
+    ) -> PoolingParams:
+        """How a vector is made: as asked for here, or of the model.
+
+        Raises NoPoolingError where neither says, InvalidRequestError.
+        """
+        if pooling is None and self._model.pooling not in POOLINGS:
+            raise NoPoolingError(self._model.name, self._model.pooling)
+        params = PoolingParams(pooling or self._model.pooling, dimensions, normalize)  # pyright: ignore[reportArgumentType]
+        width = self._model.hidden_width
+        if dimensions is not None and dimensions > width:
+            raise InvalidRequestError("dimensions", dimensions, f"at most {width}")
+        return params
+
+    def embedding(self, prompt: object, pooling: PoolingParams, priority: int = 0) -> Request:
+        """Of a text, as `raw` reads it, or of a list of token ids."""
+        if isinstance(prompt, Iterable) and not isinstance(prompt, str | bytes | Mapping):
+            prompt = {"prompt_token_ids": cast(object, prompt)}
+        request = self.raw(cast(Prompt, prompt), _NO_OUTPUT, priority)
+        return replace(request, pooling=pooling)
+
     def either(
         self,
         prompt: Conversation | Mapping[str, object],
@@ -324,6 +352,19 @@ def prompts_of(prompts: object) -> list[Prompt]:
     return list(cast(Iterable[Prompt], prompts))
 
 
+def embeddables_of(inputs: object) -> list[object]:
+    """One text or many, or token ids; each is looked at when its turn comes."""
+    if isinstance(inputs, str | Mapping):
+        return [cast(object, inputs)]
+    if not isinstance(inputs, Iterable) or isinstance(inputs, (bytes, bytearray)):
+        allowed = "a text, or a list of texts or of lists of token ids"
+        raise InvalidRequestError("inputs", cast(object, inputs), allowed)
+    found = list(cast(Iterable[object], inputs))
+    if found and isinstance(found[0], SupportsIndex) and not isinstance(found[0], Iterable):
+        return [found]
+    return found
+
+
 def params_of(params: object, fields: SamplingFields) -> SamplingParams:
     """One SamplingParams, given whole or field by field."""
     if params is None:
@@ -338,12 +379,12 @@ def params_of(params: object, fields: SamplingFields) -> SamplingParams:
 
 
 @contextmanager
-def naming_prompt(index: int) -> Generator[None]:
+def naming_prompt(index: int, of: str = "prompts") -> Generator[None]:
     """Says which of many prompts an error is about."""
     try:
         yield
     except EdgeServeError as error:
-        error.add_note(f"in prompts[{index}]")
+        error.add_note(f"in {of}[{index}]")
         raise
 
 
@@ -352,7 +393,10 @@ def _token_ids(ids: object) -> list[int]:
         raise InvalidRequestError("prompt_token_ids", cast(object, ids), "a list of token ids")
     found: list[int] = []
     for index, token_id in enumerate(cast(Iterable[object], ids)):
-        if isinstance(token_id, bool) or not isinstance(token_id, SupportsIndex):
-            raise InvalidRequestError(f"prompt_token_ids[{index}]", token_id, "an integer")
+        # An array of several numbers has an index too, if only to refuse it.
+        if isinstance(token_id, (bool, Iterable)) or not isinstance(token_id, SupportsIndex):
+            raise InvalidRequestError(
+                f"prompt_token_ids[{index}]", cast(object, token_id), "an integer"
+            )
         found.append(operator.index(token_id))
     return found

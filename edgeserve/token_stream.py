@@ -9,6 +9,7 @@ from types import TracebackType
 from edgeserve.engine.output import (
     EngineEvent,
     PromptRead,
+    RequestEmbedded,
     RequestFailed,
     RequestFinished,
     RequestProgress,
@@ -59,6 +60,8 @@ class TokenStream(Iterator[TokenChunk]):
                 case RequestFailed():
                     self.close()
                     raise event.error
+                case RequestEmbedded():
+                    raise AssertionError("a stream asks for text")
         raise StopIteration
 
     def close(self) -> None:

@@ -21,6 +21,8 @@ from edgeserve.answer_parts import calls_in as calls_in
 from edgeserve.constraints import Constraint as Constraint
 from edgeserve.constraints import Relaxed as Relaxed
 from edgeserve.frozen import frozen
+from edgeserve.pooling_params import Pooling as Pooling
+from edgeserve.pooling_params import PoolingParams as PoolingParams
 from edgeserve.sampling_params import ResolvedSampling as ResolvedSampling
 from edgeserve.sampling_params import SamplingDefaults as SamplingDefaults
 from edgeserve.sampling_params import SamplingParams as SamplingParams
@@ -219,6 +221,22 @@ class RequestOutput:
     def num_cached_tokens(self) -> int:
         """Tokens of the prompt whose keys and values were there already."""
         return self.usage.cached_tokens
+
+
+@frozen
+class EmbeddingOutput:
+    """A text's vector: float32 values, as many as were asked for."""
+
+    request_id: str
+    prompt: str | None
+    prompt_token_ids: tuple[int, ...]
+    embedding: tuple[float, ...]
+    usage: Usage
+    timings: Timings
+
+    @property
+    def num_prompt_tokens(self) -> int:
+        return len(self.prompt_token_ids)
 
 
 @frozen

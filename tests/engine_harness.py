@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
+from typing import Any
 
 from edgeserve.cache.disk_store import DiskStore
 from edgeserve.cache.kv_cache import Growth
@@ -13,7 +14,13 @@ from edgeserve.cache.prefix_index import PrefixIndex
 from edgeserve.engine.engine import Engine
 from edgeserve.engine.limits import EngineLimits
 from edgeserve.engine.live_request import Request
-from edgeserve.engine.output import EngineEvent, RequestFailed, RequestFinished, RequestProgress
+from edgeserve.engine.output import (
+    EngineEvent,
+    RequestEmbedded,
+    RequestFailed,
+    RequestFinished,
+    RequestProgress,
+)
 from edgeserve.engine.speculation.speculator import Speculator
 from edgeserve.errors import EdgeServeError
 from edgeserve.runner.batch import BLOCK_SIZE
@@ -21,7 +28,8 @@ from edgeserve.runner.runner import Runner
 from edgeserve.text.constraint import ConstraintCompiler
 from edgeserve.text.tokenizer import Tokenizer, build_tokenizer
 from edgeserve.types import (
-    RequestOutput,
+    EmbeddingOutput,
+    PoolingParams,
     SamplingDefaults,
     SamplingParams,
     Timings,
@@ -56,7 +64,7 @@ class Harness:
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self.chunks: dict[str, list[TokenChunk]] = defaultdict(list)
-        self.outputs: dict[str, RequestOutput] = {}
+        self.outputs: dict[str, Any] = {}
         self.errors: dict[str, EdgeServeError] = {}
         self.num_steps = 0
 
@@ -73,6 +81,10 @@ class Harness:
         request = Request(request_id, None, tuple(prompt), given, seed, constraint=constraint)
         self.engine.add_request(request)
 
+    def add_embedding(self, request_id: str, prompt: Sequence[int], pooling: PoolingParams) -> None:
+        request = Request(request_id, None, tuple(prompt), SamplingParams(), 0, pooling=pooling)
+        self.engine.add_request(request)
+
     def step(self) -> list[EngineEvent]:
         events = self.engine.step()
         self.num_steps += 1
@@ -82,7 +94,7 @@ class Harness:
             match event:
                 case RequestProgress():
                     self.chunks[event.request_id].append(event.chunk)
-                case RequestFinished():
+                case RequestFinished() | RequestEmbedded():
                     self.outputs[event.request_id] = event.output
                 case RequestFailed():
                     self.errors[event.request_id] = event.error
@@ -94,10 +106,12 @@ class Harness:
             self.step()
             assert self.num_steps < max_steps, "a request that never ends"
 
-    def answer(self, request_id: str) -> RequestOutput:
+    def answer(self, request_id: str) -> Any:
         """The output but for what the clock said, what had been computed before, and drafts."""
         output = self.outputs[request_id]
         usage = Usage(output.usage.prompt_tokens, output.usage.completion_tokens)
+        if isinstance(output, EmbeddingOutput):
+            return replace(output, timings=NO_TIME, usage=usage)
         return replace(output, timings=NO_TIME, usage=usage, prefix_miss=None)
 
     def streamed_text(self, request_id: str, index: int = 0) -> str:

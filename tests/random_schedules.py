@@ -30,7 +30,13 @@ from edgeserve.engine.speculation.row_times import RowTimes
 from edgeserve.engine.speculation.speculator import FixedLength, Speculator
 from edgeserve.engine_options import EngineOptions
 from edgeserve.runner.batch import BLOCK_SIZE
-from edgeserve.types import Constraint, RequestOutput, SamplingParams
+from edgeserve.types import (
+    Constraint,
+    EmbeddingOutput,
+    PoolingParams,
+    RequestOutput,
+    SamplingParams,
+)
 
 from .engine_harness import Harness, poison_reused_blocks, uneven_clock
 
@@ -40,6 +46,8 @@ CONSTRAINTS = (
     Constraint.json_schema({"enum": ["the one", "the other", {"a": [1, 2]}]}),
     Constraint.json_schema({"type": "array", "items": {"type": "integer"}, "minItems": 2}),
 )
+
+Answer = RequestOutput | EmbeddingOutput
 
 
 @dataclass(frozen=True)
@@ -53,6 +61,8 @@ class Ask:
     pause: int = 0
     gone_after: int | None = None
     priority: int = 0
+    pooling: PoolingParams | None = None
+    """With it the prompt's vector is asked for."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +107,7 @@ class Guesses:
     `counts` says how often a draft was cut short, and how often in the middle of a block.
     """
 
-    answers: Mapping[str, RequestOutput]
+    answers: Mapping[str, Answer]
     lies: int
     counts: Counter[str]
     name: str = "guesses"
@@ -111,7 +121,9 @@ class Guesses:
     def draft(self, wanted: Mapping[Line, int]) -> Mapping[Line, list[int]]:
         found: dict[Line, list[int]] = {}
         for sequence, count in wanted.items():
-            known = self.answers[sequence.request_id].outputs[sequence.index].token_ids
+            answer = self.answers[sequence.request_id]
+            assert isinstance(answer, RequestOutput), "what is embedded says nothing"
+            known = answer.outputs[sequence.index].token_ids
             first = sequence.num_output_tokens
             guess = [
                 token if (first + at) * 7 % 10 >= self.lies else 3 + (first + at) % 50
@@ -143,14 +155,14 @@ class Workshop:
     def __init__(self, path: Path, folder: Path, context: int) -> None:
         self._path, self._folder, self._context = path, folder, context
         self._models: dict[tuple[str, int], LoadedModel] = {}
-        self._alone: dict[tuple[str, Ask], RequestOutput] = {}
+        self._alone: dict[tuple[str, Ask], Answer] = {}
         self.counts: Counter[str] = Counter()
 
     def close(self) -> None:
         for model in self._models.values():
             model.engine.close()
 
-    def alone(self, ask: Ask, kv_type: str) -> RequestOutput:
+    def alone(self, ask: Ask, kv_type: str) -> Answer:
         """What it answers with an engine to itself and everything off."""
         ask = replace(ask, pause=0, gone_after=None, priority=0)
         key = kv_type, ask
@@ -174,7 +186,7 @@ class Workshop:
         self._count(engine)
         engine.close()
 
-    def _run(self, engine: Engine, schedule: Sequence[Ask], time: int) -> dict[int, RequestOutput]:
+    def _run(self, engine: Engine, schedule: Sequence[Ask], time: int) -> dict[int, Answer]:
         bench = Harness(engine)
         gone: dict[int, list[str]] = {}
         for n, ask in enumerate(schedule):
@@ -201,7 +213,14 @@ class Workshop:
         constraint = None if asked is None else compiler.compile(asked)
         self.counts["constrained"] += asked is not None
         return Request(
-            name, None, ask.prompt, ask.params, ask.seed, ask.priority, constraint=constraint
+            name,
+            None,
+            ask.prompt,
+            ask.params,
+            ask.seed,
+            ask.priority,
+            constraint=constraint,
+            pooling=ask.pooling,
         )
 
     def _step(self, bench: Harness, gone: dict[int, list[str]]) -> None:
@@ -312,9 +331,11 @@ def random_ask(random: Random, texts: Sequence[Sequence[int]], prompt: int, outp
     if random.random() < 0.25:
         constraint = random.choice(CONSTRAINTS)
         params = replace(params, ignore_eos=False, min_tokens=0, constraint=constraint)
+    pooling = random.choice([None] * 6 + [PoolingParams("mean"), PoolingParams("last")])
     return Ask(
+        pooling=pooling,
         prompt=(*one[: random.randint(0, prompt - 12)], *other[-random.randint(1, 12) :]),
-        params=params,
+        params=params if pooling is None else SamplingParams(),
         seed=random.choice([0, 1, 2**64 - 1]),
         pause=random.randint(0, 4),
         gone_after=random.choice([None, None, None, None, 0, 5]),

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from edgeserve.engine.histogram import Distribution, Histogram
 from edgeserve.frozen import frozen
-from edgeserve.types import RequestOutput
+from edgeserve.types import EmbeddingOutput, RequestOutput
 
 
 @frozen
@@ -144,6 +144,12 @@ class Accounts:
         self._counts["cached"] += output.usage.cached_tokens
         self._counts["output"] += output.usage.completion_tokens
         self._requests[output.outputs[0].finish_reason or "abort"] += 1
+
+    def note_embedding(self, output: EmbeddingOutput) -> None:
+        """A request that ended with its prompt's vector, as vLLM has it by "stop"."""
+        self._counts["prompt"] += output.usage.prompt_tokens
+        self._counts["cached"] += output.usage.cached_tokens
+        self._requests["stop"] += 1
 
     def _note_latencies(self, output: RequestOutput, waits: Sequence[float]) -> None:
         timings = output.timings

@@ -12,21 +12,19 @@ from edgeserve.cache.disk_store import DiskStore
 from edgeserve.cache.kv_cache import CacheCounts, Growth, KVCache
 from edgeserve.cache.prefix_index import PrefixIndex
 from edgeserve.engine.accounting import Accounts, DraftCounts, EngineStats, StepReport, StepSeconds
+from edgeserve.engine.admission import Admission
 from edgeserve.engine.forward import ForwardPass
 from edgeserve.engine.limits import EngineLimits
-from edgeserve.engine.live_request import (
-    LiveRequest,
-    Request,
-    check_constraint,
-    check_token_ids,
-)
+from edgeserve.engine.live_request import LiveRequest, Request
 from edgeserve.engine.output import (
     ChoiceOutput,
     EngineEvent,
+    RequestEmbedded,
     RequestFailed,
     RequestFinished,
     RequestProgress,
 )
+from edgeserve.engine.questions import pooled
 from edgeserve.engine.recent_prompts import RecentPrompts
 from edgeserve.engine.restorer import Restorer
 from edgeserve.engine.saver import Saver
@@ -37,7 +35,6 @@ from edgeserve.engine.step_load import KeysSeen
 from edgeserve.engine.step_times import StepTimes
 from edgeserve.engine.time_bound import TimeBound
 from edgeserve.errors import (
-    ContextLengthError,
     EdgeServeError,
     InvalidRequestError,
     NonFiniteLogitsError,
@@ -46,7 +43,6 @@ from edgeserve.errors import (
     StepError,
 )
 from edgeserve.runner.batch import BLOCK_SIZE, TokenResult
-from edgeserve.runner.noise import choice_seed
 from edgeserve.runner.runner import Runner
 from edgeserve.text.tokenizer import Tokenizer
 from edgeserve.types import RequestOutput, SamplingDefaults
@@ -76,6 +72,7 @@ class Engine:
         self.defaults = defaults
         self._runner = runner
         self._tokenizer = tokenizer
+        self._admission = Admission(limits, tokenizer, defaults)
         self._clock = clock
         self._speculator = speculator
         self._cache = KVCache(
@@ -139,14 +136,8 @@ class Engine:
 
         Raises InvalidRequestError, ContextLengthError or OutOfBlocksError.
         """
-        ids, limit = request.prompt_token_ids, self.limits.max_model_len
-        if not ids:
-            raise InvalidRequestError("prompt", request.prompt or [], "at least one token")
-        if len(ids) >= limit:
-            raise ContextLengthError(len(ids), limit)
-        check_token_ids(request, self._tokenizer.vocab_size)
-        check_constraint(request)
-        self._scheduler.require_blocks(len(ids) + self._max_tokens(request))
+        self._admission.check(request)
+        self._scheduler.require_blocks(self._admission.num_tokens(request))
 
     def add_request(self, request: Request, *, arrived: float | None = None) -> None:
         """Queues a request, which may have `arrived` earlier. Raises what `validate` does."""
@@ -154,9 +145,12 @@ class Engine:
             raise InvalidRequestError("request_id", request.request_id, "unique among live ones")
         self.validate(request)
         arrived = self._clock() if arrived is None else arrived
+        tables = [self._cache.new_tables() for _ in range(request.params.n)]
         choices = [
-            ChoiceOutput(self._sequence(request, index), self._tokenizer, request.shape)
-            for index in range(request.params.n)
+            ChoiceOutput(
+                self._admission.sequence(request, index, own), self._tokenizer, request.shape
+            )
+            for index, own in enumerate(tables)
         ]
         for choice in choices[1:]:
             choice.sequence.forks = choices[0].sequence
@@ -212,11 +206,14 @@ class Engine:
             wanted = self._forward.compute(scheduled)
             computed = self._clock()
             results = self._forward.sample(wanted)
+            states = self._runner.hidden() if output.wants_hidden else None
         except Exception as error:  # the step's boundary: whatever broke, the engine goes on
             return self._fail_all(scheduled, error)
         sampled = self._clock()
         self._half_taken = scheduled
         events = self._accept(scheduled, results)
+        if states is not None:
+            events += [self._embedded(sequence) for sequence in pooled(scheduled, states)]
         self._half_taken = ()
         self.saver.save_some(output.num_rows)
         ended = self._clock()
@@ -256,29 +253,6 @@ class Engine:
             occupancy=self._cache.occupancy(),
         )
         self._accounts.note_step(report)
-
-    def _max_tokens(self, request: Request) -> int:
-        """Of each choice: as many as asked for, or as the context has room for."""
-        room = self.limits.max_model_len - len(request.prompt_token_ids)
-        asked = request.params.max_tokens
-        return room if asked is None else min(asked, room)
-
-    def _sequence(self, request: Request, index: int) -> Sequence:
-        params = request.params
-        ends = frozenset[int]() if params.ignore_eos else self._tokenizer.stop_ids
-        return Sequence(
-            request_id=request.request_id,
-            index=index,
-            token_ids=list(request.prompt_token_ids),
-            params=params,
-            sampling=params.resolved(self.defaults, request.breakers),
-            seed=choice_seed(request.seed, index),
-            max_tokens=self._max_tokens(request),
-            stop_ids=ends | frozenset(params.stop_token_ids),
-            block_tables=self._cache.new_tables(),
-            priority=request.priority,
-            matcher=None if request.constraint is None else request.constraint.matcher(),
-        )
 
     def _with_drafts(self, output: SchedulerOutput) -> SchedulerOutput:
         """Drafts of what decodes will say; a prompt beside them is read a little slower."""
@@ -364,6 +338,18 @@ class Engine:
                 del self._live[sequence.request_id]
                 output = self._finished(live)
                 events.append(RequestFinished(sequence.request_id, output))
+
+    def _embedded(self, sequence: Sequence) -> EngineEvent:
+        """The end of a request whose prompt's last row is there."""
+        assert sequence.pooler is not None
+        try:
+            vector = sequence.pooler.vector()
+        except EdgeServeError as error:
+            return self._fail(sequence.request_id, error)
+        self._remove(sequence)
+        output = self._live.pop(sequence.request_id).embedding(self._clock(), vector)
+        self._accounts.note_embedding(output)
+        return RequestEmbedded(sequence.request_id, output)
 
     def _remove(self, sequence: Sequence) -> None:
         self._scheduler.remove(sequence)

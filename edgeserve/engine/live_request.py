@@ -14,7 +14,15 @@ from edgeserve.runner.batch import BLOCK_SIZE
 from edgeserve.text.answer_reader import AnswerShape
 from edgeserve.text.constraint import CompiledConstraint
 from edgeserve.text.thinking_constraint import ThinkingConstraint
-from edgeserve.types import RequestOutput, SamplingParams, SequenceBreakers, Timings, Usage
+from edgeserve.types import (
+    EmbeddingOutput,
+    PoolingParams,
+    RequestOutput,
+    SamplingParams,
+    SequenceBreakers,
+    Timings,
+    Usage,
+)
 
 
 @frozen
@@ -24,7 +32,8 @@ class Request:
     `breakers` are the tokens of the texts that end repetitions for DRY; `constraint` is what the
     answer is held to, compiled; `parse` makes a value of a whole answer's text; `shape` says what
     else than text may be in it; `relaxed` are the paths of what it is not held to.
-    `wants_prompt_progress` asks for an event per step that reads the prompt."""
+    `wants_prompt_progress` asks for an event per step that reads the prompt. With `pooling` it is
+    the prompt's vector that is wanted, and no token."""
 
     request_id: str
     prompt: str | None
@@ -38,6 +47,7 @@ class Request:
     shape: AnswerShape | None = None
     relaxed: tuple[str, ...] = ()
     wants_prompt_progress: bool = False
+    pooling: PoolingParams | None = None
 
 
 @dataclass(slots=True)
@@ -105,6 +115,19 @@ class LiveRequest:
                 block_size=BLOCK_SIZE,
                 text_of=text_of,
             ),
+        )
+
+    def embedding(self, now: float, vector: tuple[float, ...]) -> EmbeddingOutput:
+        """What it came to, where a vector was asked for."""
+        num_prompt = len(self.request.prompt_token_ids)
+        num_cached = self.choices[0].sequence.num_cached_tokens
+        return EmbeddingOutput(
+            request_id=self.request.request_id,
+            prompt=self.request.prompt,
+            prompt_token_ids=self.request.prompt_token_ids,
+            embedding=vector,
+            usage=Usage(num_prompt, 0, num_cached),
+            timings=self._timings(now, num_prompt - num_cached, 0),
         )
 
     def _timings(self, now: float, num_prefilled: int, num_decoded: int) -> Timings:

@@ -17,6 +17,7 @@ from edgeserve.types import (
     AnswerPart,
     CompletionOutput,
     ContentDelta,
+    EmbeddingOutput,
     Logprob,
     LogprobsAt,
     ReasoningDelta,
@@ -56,6 +57,14 @@ class RequestFinished:
 
 
 @frozen
+class RequestEmbedded:
+    """The prompt's vector is there, which is all that was asked for."""
+
+    request_id: str
+    output: EmbeddingOutput
+
+
+@frozen
 class RequestFailed:
     """The request ended with an error; nobody else's did."""
 
@@ -63,7 +72,7 @@ class RequestFailed:
     error: EdgeServeError
 
 
-EngineEvent = RequestProgress | PromptRead | RequestFinished | RequestFailed
+EngineEvent = RequestProgress | PromptRead | RequestFinished | RequestEmbedded | RequestFailed
 
 
 def logprobs_at(tokenizer: Tokenizer, result: TokenResult) -> LogprobsAt:

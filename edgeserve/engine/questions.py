@@ -1,7 +1,10 @@
-"""What a step asks of the runner: rows of a sequence, and a question for each of their logits."""
+"""What a step asks of the runner: rows of a sequence, a question for each of their logits, and who
+gets their hidden states.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from collections.abc import Sequence as Items
 from typing import TYPE_CHECKING
 
@@ -22,7 +25,8 @@ def row_group(rows: ScheduledRows) -> RowGroup:
     sequence = rows.sequence
     first = sequence.num_computed_tokens
     tokens = [*sequence.token_ids[first : first + rows.num_tokens], *rows.draft]
-    return RowGroup(tokens, first, sequence.block_tables.groups, rows.num_logits_rows)
+    tables = sequence.block_tables.groups
+    return RowGroup(tokens, first, tables, rows.num_logits_rows, rows.num_hidden_rows)
 
 
 def questions(rows: ScheduledRows, masks: Masks = ()) -> list[ChooseToken | ScoreToken]:
@@ -38,6 +42,18 @@ def questions(rows: ScheduledRows, masks: Masks = ()) -> list[ChooseToken | Scor
             for count in range(num_draft + 1)
         ]
     return found
+
+
+def pooled(scheduled: Iterable[ScheduledRows], states: NDArray[np.floating]) -> Iterator[Sequence]:
+    """Hands a step's hidden states to those who asked for them; who has all of them now."""
+    end = 0
+    for rows in scheduled:
+        first, end = end, end + rows.num_hidden_rows
+        sequence = rows.sequence
+        if sequence.pooler is not None and end > first and sequence.finish_reason is None:
+            sequence.pooler.take(states[first:end])
+            if sequence.num_uncomputed_tokens == 0:
+                yield sequence
 
 
 def _score(sequence: Sequence, position: int) -> ScoreToken:

@@ -36,21 +36,27 @@ PRIORITY_STEP = 64
 @frozen
 class ScheduledRows:
     """`num_tokens` of a sequence from its first uncomputed one, and a `draft` of what may follow;
-    the last rows need logits, all of the draft's among them."""
+    the last rows need logits, all of the draft's among them, or give hidden states."""
 
     sequence: Sequence
     num_tokens: int
     num_logits_rows: int
     draft: tuple[int, ...] = ()
+    num_hidden_rows: int = 0
 
     @property
     def num_rows(self) -> int:
         return self.num_tokens + len(self.draft)
 
     @property
+    def is_last(self) -> bool:
+        """Whether nothing of the sequence is left to compute then."""
+        return self.num_tokens == self.sequence.num_uncomputed_tokens
+
+    @property
     def chooses(self) -> bool:
         """Whether a new token comes of it."""
-        return self.num_logits_rows > 0 and self.num_tokens == self.sequence.num_uncomputed_tokens
+        return self.num_logits_rows > 0 and self.is_last
 
 
 @frozen
@@ -70,7 +76,12 @@ class SchedulerOutput:
     @property
     def chunk(self) -> ScheduledRows | None:
         """The rows of a prompt that goes on after them, if any: without logits."""
-        return next((rows for rows in self.rows if rows.num_logits_rows == 0), None)
+        found = (rows for rows in self.rows if rows.num_logits_rows == 0 and not rows.is_last)
+        return next(found, None)
+
+    @property
+    def wants_hidden(self) -> bool:
+        return any(rows.num_hidden_rows for rows in self.rows)
 
 
 class StepBound(Protocol):
@@ -192,7 +203,7 @@ class Scheduler:
         found: list[ScheduledRows] = []
         for rows in output.rows:
             if rows is output.chunk:  # behind all decodes
-                found.append(replace(rows, num_tokens=rows.num_tokens - (whole - room)))
+                found.append(_rows(rows.sequence, rows.num_tokens - (whole - room)))
                 continue
             draft = drafts.get(rows.sequence, ())[:room]
             draft = draft[: self._take_for_draft(rows.sequence, len(draft))]
@@ -261,7 +272,7 @@ class Scheduler:
         # Of a prompt of one token there is nothing to share, as the last is computed again.
         if first is not None and 1 < first.num_prompt_tokens <= first.num_computed_tokens:
             shared = first.num_prompt_tokens - 1 if self._forked(first, sequence) else 0
-        if shared == 0 and not sequence.wants_prompt_scores:
+        if shared == 0 and not sequence.needs_every_row:
             shared = self._cache.adopt(tables, sequence.prefix_hashes, sequence.token_ids)
         sequence.num_computed_tokens = shared
         if self._restorer is not None:
@@ -301,7 +312,7 @@ class Scheduler:
 
     def _awaits(self, sequence: Sequence) -> bool:
         """Whether blocks that it can use are about to be computed by another, or read."""
-        if not self._cache.shares or sequence.wants_prompt_scores:
+        if not self._cache.shares or sequence.needs_every_row:
             return False
         if sequence.waits_for_prompt or sequence.awaited in self._coming:
             return True
@@ -313,7 +324,7 @@ class Scheduler:
 
     def _reads(self, sequence: Sequence) -> bool:
         """Whether it waits for blocks from disk."""
-        if self._restorer is None or sequence.wants_prompt_scores:
+        if self._restorer is None or sequence.needs_every_row:
             return False
         if not self._restorer.awaits(sequence):
             return False
@@ -357,7 +368,11 @@ def _rank(sequence: Sequence) -> int:
 
 
 def _rows(sequence: Sequence, num_tokens: int) -> ScheduledRows:
-    """Logits for the last token if it ends the chunk; for all rows while the prompt is scored."""
+    """Logits for the last token if it ends the chunk; for all rows while the prompt is scored. Of
+    what is embedded none, but hidden states."""
+    if sequence.pooler is not None:
+        num_hidden = sequence.pooler.num_wanted(sequence.num_computed_tokens, num_tokens)
+        return ScheduledRows(sequence, num_tokens, 0, num_hidden_rows=num_hidden)
     if sequence.wants_prompt_scores:
         num_tokens = min(num_tokens, _MAX_SCORED_ROWS)
         return ScheduledRows(sequence, num_tokens, num_tokens)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from edgeserve.cache.block_tables import BlockTables
+from edgeserve.engine.pooling import Pooler
 from edgeserve.errors import ConstraintLimitError
 from edgeserve.frozen import frozen
 from edgeserve.runner.batch import TokenResult
@@ -37,7 +38,7 @@ class Sequence:
     shares. `prefix_hashes` are those of its full blocks; the one that is `awaited` is of a block
     which another sequence is about to compute. `matcher` says what its constraint allows next.
     Lower `rank`s go first: the scheduler makes them of arrival and `priority`. `verified` is its
-    newest draft.
+    newest draft. One with a `pooler` has no output but what that makes of its rows.
     """
 
     request_id: str
@@ -65,6 +66,7 @@ class Sequence:
     awaited: bytes | None = None
     verified: VerifiedDraft | None = None
     matcher: TokenMatcher | None = None
+    pooler: Pooler | None = None
     _needs_history: bool = field(init=False)
 
     def __post_init__(self) -> None:
@@ -97,9 +99,16 @@ class Sequence:
         )
 
     @property
+    def needs_every_row(self) -> bool:
+        """Whether rows are asked about whose keys and values may be there already."""
+        return self.wants_prompt_scores or (self.pooler is not None and self.pooler.needs_every_row)
+
+    @property
     def is_decoding(self) -> bool:
         """Whether the next step computes its last token alone, and chooses another."""
-        return self.num_uncomputed_tokens == 1 and not self.wants_prompt_scores
+        return (
+            self.num_uncomputed_tokens == 1 and not self.wants_prompt_scores and self.pooler is None
+        )
 
     @property
     def waits_for_prompt(self) -> bool:
