@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Tracer
 
     from edgeserve.async_llm import AsyncLLM
+    from edgeserve.engine_options import EngineFields
     from edgeserve.server.address import Listening
     from edgeserve.server.security import SecurityPolicy
 
@@ -87,6 +88,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="that running answers get to end",
     )
     parser.add_argument(
+        "--pooling",
+        choices=("mean", "last"),
+        help="make embeddings, as the model's file may say by itself",
+    )
+    parser.add_argument(
         "--strict-templates",
         action="store_true",
         help="refuse messages that the chat template refuses, never adjust them",
@@ -133,6 +139,7 @@ async def _serve(
     from edgeserve.commands.license import license_gate
     from edgeserve.commands.progress import progress_on
 
+    options: EngineFields = {**engine_fields(args), "pooling": args.pooling}
     loading = asyncio.ensure_future(
         AsyncLLM.create(
             args.model,
@@ -140,7 +147,7 @@ async def _serve(
             config=config,
             progress=progress_on(sys.stderr, config),
             license_gate=license_gate(args.accept_license),
-            **engine_fields(args),
+            **options,
         )
     )
     await asyncio.sleep(0)  # it has begun; importing the rest takes as long as small weights

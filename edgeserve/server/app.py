@@ -13,6 +13,7 @@ from starlette.types import ASGIApp
 
 from edgeserve.server import (
     anthropic,
+    embeddings,
     health,
     metrics_route,
     models_route,
@@ -63,6 +64,7 @@ def _routes(server: ServerContext) -> Sequence[Route]:
         *anthropic.routes(server),
         *responses.routes(server),
         *openai_completions.routes(server),
+        *embeddings.routes(server),
         *models_route.routes(server),
         *token_routes.routes(server),
         *health.routes(server),

@@ -93,7 +93,9 @@ def _body(
     )
 
 
-def prompts_of(value: object, vocab_size: int, name: str = "prompt") -> tuple[RawPrompt, ...]:
+def prompts_of(
+    value: object, vocab_size: int, name: str = "prompt", most: int = _MAX_PROMPTS
+) -> tuple[RawPrompt, ...]:
     """A text, texts, token ids or lists of them."""
     if isinstance(value, str):
         return (_text(name, value),)
@@ -102,8 +104,8 @@ def prompts_of(value: object, vocab_size: int, name: str = "prompt") -> tuple[Ra
             name, cast(object, value), "a string, strings, token ids, or lists of them"
         )
     items = cast("list[object]", value)
-    if len(items) > _MAX_PROMPTS and not _is_number(items[0]):
-        raise InvalidRequestError(name, len(items), f"at most {_MAX_PROMPTS:,} prompts")
+    if len(items) > most and not _is_number(items[0]):
+        raise InvalidRequestError(name, len(items), f"at most {most:,} prompts")
     if _is_number(items[0]):
         return (_ids(name, items, vocab_size),)
     return tuple(_prompt(f"{name}[{at}]", item, vocab_size) for at, item in enumerate(items))
