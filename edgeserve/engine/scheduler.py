@@ -163,7 +163,7 @@ class Scheduler:
         num_preempted = self._admit_and_make_room()
         budget = self._max_num_batched_tokens
         decodes = [s for s in self._running if s.num_uncomputed_tokens == 1][:budget]
-        rows = [ScheduledRows(sequence, 1, 1) for sequence in decodes]
+        rows = [ScheduledRows(s, 1, 1) if s.pooler is None else _rows(s, 1) for s in decodes]
         if bound is not None:
             bound.begin((sequence.num_computed_tokens, 1) for sequence in decodes)
         budget -= len(decodes)
