@@ -6,6 +6,7 @@ away are handled here.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -15,7 +16,8 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from edgeserve.server.chat_turn import open_turn
+from edgeserve.frozen import frozen
+from edgeserve.server.chat_turn import ChatTurn, open_turn
 from edgeserve.server.context import ServerContext
 from edgeserve.server.errors import ErrorShape, Problem, openai_body, problem_of
 from edgeserve.server.fields import Fields
@@ -81,29 +83,55 @@ class Exchange:
     async def _answer(self, request: Request) -> Response | EventStream:
         body = await read_body(request, self._server.limits)
         async with AsyncExitStack() as stack:
-            served = await stack.enter_async_context(self._server.registry.use(body.text("model")))
-            asked = self._surface.read(body, served)
-            turn = await while_connected(
-                request.receive, open_turn(self._server, served, asked.task)
-            )
-            stack.push_async_callback(turn.aclose)
-            note(request, model=served.name, stream=asked.streams)
-            stack.callback(lambda: note_output(request, turn.output))
-            headers = notes(body, turn)
-            if asked.streams:
+            taken = await stack.enter_async_context(AsyncExitStack())
+            opening = asyncio.ensure_future(self._open(request, body, taken))
+            stack.push_async_callback(_end, opening)
+            streams = body.flag("stream") or False
+            patience = self._server.pings.first_s if streams else None
+            await while_connected(request.receive, asyncio.wait((opening,), timeout=patience))
+            headers: Mapping[str, str] = {}
+            if opening.done():
+                headers = notes(body, opening.result().turn)
+            if streams:  # also when it waits for its model for long: it is told that we live
                 pings = replace(self._server.pings, frame=self._surface.ping)
-                frames = self._frames(asked, served, turn)
-                return EventStream(frames, headers, stack.pop_all().aclose, pings)
-            answer = await while_connected(request.receive, whole_answer(turn))
-            value = self._surface.whole(asked, served, answer)
+                return EventStream(self._frames(opening), headers, stack.pop_all().aclose, pings)
+            opened = opening.result()
+            answer = await while_connected(request.receive, whole_answer(opened.turn))
+            value = self._surface.whole(opened.asked, opened.served, answer)
             return json_response(value, headers)
 
-    async def _frames(self, asked: Asked, served: Served, turn: Turn) -> AsyncIterator[bytes]:
+    async def _open(self, request: Request, body: Fields, taken: AsyncExitStack) -> _Opened:
+        """All that may refuse a request. `taken` gives back what it takes."""
+        served = await taken.enter_async_context(self._server.registry.use(body.text("model")))
+        asked = self._surface.read(body, served)
+        turn = await open_turn(self._server, served, asked.task)
+        taken.push_async_callback(turn.aclose)
+        note(request, model=served.name, stream=asked.streams)
+        taken.callback(lambda: note_output(request, turn.output))
+        return _Opened(asked, served, turn)
+
+    async def _frames(self, opening: asyncio.Future[_Opened]) -> AsyncIterator[bytes]:
         try:
-            async for frame in self._surface.frames(asked, served, turn):
+            opened = await opening
+            async for frame in self._surface.frames(opened.asked, opened.served, opened.turn):
                 yield frame
         except Exception as error:  # the headers are out: all that is left is to say it in a frame
             yield self._surface.error_frames(problem_of(error))
+
+
+@frozen
+class _Opened:
+    """A request that nothing is wrong with, as its surface read it, and its turn."""
+
+    asked: Asked
+    served: Served
+    turn: ChatTurn
+
+
+async def _end(opening: asyncio.Future[_Opened]) -> None:
+    """Before what it took is given back."""
+    opening.cancel()
+    await asyncio.gather(opening, return_exceptions=True)
 
 
 def notes(body: Fields, turn: Turn) -> Mapping[str, str]:

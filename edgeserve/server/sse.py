@@ -33,10 +33,14 @@ class ClientGoneError(Exception):
 
 @frozen
 class Pings:
-    """After how many seconds of silence the first ping is sent, and the others; and what it is."""
+    """After how many seconds of silence the first ping is sent, and the others; and what it is.
+
+    A client that lets what was sent lie for `stalled_s` is taken for gone.
+    """
 
     first_s: float = 5.0
     next_s: float = 10.0
+    stalled_s: float = 300.0
     frame: bytes = PING
 
 
@@ -65,18 +69,21 @@ class EventStream:
         self._closing = closing
         self._pings = pings
         self._silent_since = 0.0
+        self._sending_since: float | None = None
 
     async def __call__(self, _: Scope, receive: Receive, send: Send) -> None:
         writing = asyncio.ensure_future(self._write(send))
         watching = asyncio.ensure_future(client_gone(receive))
+        stalling = asyncio.ensure_future(self._stall())
+        tasks = (writing, watching, stalling)
         try:
-            await asyncio.wait((writing, watching), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             if writing.done():
                 await writing
         finally:
-            for task in (writing, watching):
+            for task in tasks:
                 task.cancel()
-            await asyncio.gather(writing, watching, return_exceptions=True)
+            await asyncio.gather(*tasks, return_exceptions=True)
             await self._closing()
 
     async def _write(self, send: Send) -> None:
@@ -87,12 +94,22 @@ class EventStream:
         pinging = asyncio.ensure_future(self._ping(send))
         try:
             async for frame in self._frames:
-                self._silent_since = loop.time()
+                self._silent_since = self._sending_since = loop.time()
                 await send({"type": "http.response.body", "body": frame, "more_body": True})
+                self._sending_since = None
         finally:
             pinging.cancel()
             await asyncio.gather(pinging, return_exceptions=True)
         await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _stall(self) -> None:
+        """Returns when the client has read nothing for so long that it never will."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(self._pings.stalled_s / 4)
+            since = self._sending_since
+            if since is not None and loop.time() - since > self._pings.stalled_s:
+                return
 
     async def _ping(self, send: Send) -> None:
         """Sends a sign of life whenever nothing else was sent for long."""
