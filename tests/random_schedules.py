@@ -199,7 +199,7 @@ class Workshop:
         while engine.has_work:
             self._step(bench, gone)
             assert bench.num_steps < 20_000, "a request that never ends"
-        assert bench.errors == {}
+        assert bench.errors == {}, bench.errors
         assert engine._cache.occupancy() == 0.0  # pyright: ignore[reportPrivateUsage]
         for output in bench.outputs.values():
             self.counts["accepted tokens"] += output.usage.num_accepted_tokens

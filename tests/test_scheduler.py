@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from typing import cast
 
 import pytest
 from hypothesis import given, settings
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from edgeserve.cache.block_tables import BlockTables
 from edgeserve.cache.kv_cache import KVCache
 from edgeserve.cache.prefix_index import PrefixIndex
+from edgeserve.engine.restorer import Restorer
 from edgeserve.engine.scheduler import Scheduler, SchedulerOutput
 from edgeserve.engine.sequence import Sequence
 from edgeserve.errors import OutOfBlocksError
@@ -395,3 +397,43 @@ def test_a_stream_of_urgent_ones_cannot_starve_what_waits() -> None:
         if "patient" in bench.ended:
             break
     assert len(bench.ended) == 64  # the 63 that came after it and one that ran
+
+
+class FickleRestorer:
+    """Says each time it is asked what comes next of `answers`, and then that nothing is read."""
+
+    def __init__(self, cache: KVCache, held: int, answers: Iterator[bool]) -> None:
+        self._cache, self._answers = cache, answers
+        self.tables = [cache.new_tables()] if held else []
+        for tables in self.tables:
+            assert cache.extend(tables, 0, held * BLOCK)
+
+    def awaits(self, _sequence: Sequence) -> bool:
+        return next(self._answers, False)
+
+    def started(self, _sequence: Sequence) -> None: ...
+
+    def forget(self, _sequence: Sequence) -> None: ...
+
+    def give_way(self) -> bool:
+        released = [self._cache.release(tables) for tables in self.tables]
+        self.tables = []
+        return bool(released)
+
+
+@pytest.mark.parametrize("answers", [[True], [True, True], [True, False, True], []])
+@pytest.mark.parametrize("held", [0, 3])
+def test_what_was_read_for_others_or_in_vain_keeps_nobody_from_starting(
+    answers: list[bool], held: int
+) -> None:
+    bench = Bench(blocks=4, sharing=True)
+    bench.scheduler = Scheduler(
+        bench.cache,
+        max_num_batched_tokens=16,
+        max_num_seqs=8,
+        restorer=cast(Restorer, FickleRestorer(bench.cache, held, iter(answers))),
+    )
+    bench.add("a", 15)
+    steps = [bench.step() for _ in range(3)]
+    assert [output.unable for output in steps] == [None] * 3
+    assert bench.ended == ["a"]

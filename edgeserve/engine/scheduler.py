@@ -179,10 +179,7 @@ class Scheduler:
             least = 0
             rows.append(_rows(sequence, num_tokens))
             budget -= rows[-1].num_tokens
-        # Nobody waits for a sequence that does not run, so the first is not waiting for others.
-        idle = not self._running and num_preempted == 0
-        first = self._waiting[0] if idle and self._waiting else None
-        unable = None if first is None or self._reads(first) else first
+        unable = None if self._running or num_preempted else self._unable
         return SchedulerOutput(tuple(rows), len(decodes), num_preempted, unable)
 
     def room_for_drafts(self, output: SchedulerOutput) -> int:
@@ -247,7 +244,23 @@ class Scheduler:
                 num_preempted += 1
         if num_preempted == 0:
             self._admit()
+            if self._waiting and not self._running and not self._reads(self._waiting[0]):
+                self._admit_alone()
         return num_preempted
+
+    def _admit_alone(self) -> None:
+        """With nobody running the first in the queue must start, if ever it can: what it read may
+        have come, or failed to, since it was asked; and nothing may be kept for others."""
+        self._stuck = None
+        if self._restorer is not None:
+            self._restorer.give_way()
+        self._admit()
+
+    @property
+    def _unable(self) -> Sequence | None:
+        """With nobody running: the first in the queue, if there was no room for it even so."""
+        stuck = None if self._stuck is None else self._stuck[0]
+        return stuck if self._waiting and stuck is self._waiting[0] else None
 
     def _admit(self) -> None:
         """In order, but past those that await another's blocks: their place is kept."""
