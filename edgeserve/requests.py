@@ -246,7 +246,7 @@ class RequestBuilder:
         if template is None:
             raise TemplateError(
                 f"{self._model.name} has no chat template: it continues text and does not chat; "
-                "use generate(), or give chat_template="
+                "use generate() (/v1/completions), or give chat_template= (--chat-template FILE)"
             )
         return template
 

@@ -169,3 +169,13 @@ def test_a_template_is_applied(path: Path) -> None:
         assert found.json() == {"prompt": output.prompt}
 
     with_server(path, test)
+
+
+def test_a_body_that_does_not_come_is_408() -> None:
+    async def stalling() -> Any:
+        yield b'{"messages": '
+        await asyncio.sleep(60)
+
+    context = {"limits": BodyLimits(max_seconds=0.1)}
+    found = loading("POST", "/v1/chat/completions", context=context, content=stalling())
+    assert found.status_code == 408

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import signal
 import socket
 import sys
 import threading
 from collections.abc import Awaitable, Callable, Generator
-from contextlib import contextmanager
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -19,6 +19,7 @@ from edgeserve.server.address import Listening
 from edgeserve.server.models import OneModel
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_PREPARED_AFTER_SECONDS = 2.0
 _SWITCH_SECONDS = 0.0005
 """How long the engine's thread may keep the interpreter while an answer waits to be sent."""
 
@@ -26,7 +27,7 @@ _SWITCH_SECONDS = 0.0005
 class _Server(uvicorn.Server):
     """uvicorn's own raises the signal again when it has ended, and what follows is never done."""
 
-    @contextmanager
+    @contextlib.contextmanager
     def capture_signals(self) -> Generator[None]:
         before = {number: signal.getsignal(number) for number in _SIGNALS}
         is_main = threading.current_thread() is threading.main_thread()
@@ -54,15 +55,18 @@ async def serve(
     """Until it is told to end (SIGINT, SIGTERM). Raises what loading raised."""
     sys.setswitchinterval(_SWITCH_SECONDS)
     arriving = asyncio.ensure_future(_arrive(model, loading, on_ready, server))
+    preparing = asyncio.ensure_future(_prepare(arriving))
     try:
         await server.serve(sockets=[bound])
     finally:
+        preparing.cancel()
+        await asyncio.gather(preparing, return_exceptions=True)
         if not arriving.done():
             arriving.cancel()
         llm = (await asyncio.gather(arriving, return_exceptions=True))[0]
         if isinstance(llm, AsyncLLM):
             await llm.close()
-    if isinstance(llm, EdgeServeError):
+    if isinstance(llm, Exception):
         raise llm
 
 
@@ -74,13 +78,22 @@ async def _arrive(
 ) -> AsyncLLM:
     try:
         llm = await loading
-    except EdgeServeError as error:
-        model.failure = error
+    except Exception as error:
+        model.failure = error if isinstance(error, EdgeServeError) else None
         server.should_exit = True
         raise
     model.arrived(llm)
     on_ready(llm)
     return llm
+
+
+async def _prepare(arriving: asyncio.Future[AsyncLLM]) -> None:
+    """Builds what the first answer with tools or a schema would wait for, seconds for a large
+    vocabulary. A little later, so that whoever asks at once is answered first."""
+    with contextlib.suppress(Exception):  # loading's errors are told elsewhere; these, when asked
+        llm = await asyncio.shield(arriving)
+        await asyncio.sleep(_PREPARED_AFTER_SECONDS)
+        await asyncio.to_thread(llm.model.constraints.prepare)
 
 
 def _config(app: ASGIApp, listening: Listening) -> uvicorn.Config:
