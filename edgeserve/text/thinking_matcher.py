@@ -7,15 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Literal, Protocol
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from edgeserve.errors import ConstraintLimitError
 from edgeserve.frozen import frozen
 
-Masks = list[NDArray[np.uint32]]
+if TYPE_CHECKING:  # every server would import numpy for it before it loads anything
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Masks = list[NDArray[np.uint32]]
 
 
 class TokenMatcher(Protocol):
@@ -159,6 +160,8 @@ class ThinkingMatcher:
         return _everything(self._gate.vocab_size).copy()
 
     def _only(self, token_id: int | None) -> NDArray[np.uint32]:
+        import numpy as np
+
         allowed = np.zeros(self._gate.vocab_size, np.bool_)
         if token_id is not None:
             allowed[token_id] = True
@@ -167,11 +170,15 @@ class ThinkingMatcher:
 
 @lru_cache(maxsize=4)
 def _everything(vocab_size: int) -> NDArray[np.uint32]:
+    import numpy as np
+
     return _bitmap(np.ones(vocab_size, np.bool_))
 
 
 def _bitmap(allowed: NDArray[np.bool_]) -> NDArray[np.uint32]:
     """One bit a token, as ChooseToken has them."""
+    import numpy as np
+
     padded = np.zeros(-(-len(allowed) // 32) * 32, np.bool_)
     padded[: len(allowed)] = allowed
     return np.packbits(padded, bitorder="little").view(np.uint32)
