@@ -200,6 +200,14 @@ def test_a_custom_tool_is_called_with_free_text(client: openai.OpenAI, url: str)
     assert whole.output[0].input == "*** a\né"
 
 
+def test_a_call_of_a_tool_in_a_namespace_says_both_names(client: openai.OpenAI) -> None:
+    space = {"type": "namespace", "name": "town", "tools": TOOLS[:1]}
+    script = [ToolCallBegun(0, 0, "call_1", "town__weather"), ToolArguments(0, 0, "{}")]
+    with scripted(script, ended("tool_calls")):
+        found = client.responses.create(**ASKED, tools=[space])  # type: ignore[call-overload]
+    assert (found.output[0].namespace, found.output[0].name) == ("town", "weather")
+
+
 def test_a_call_that_was_cut_short_comes_as_far_as_it_got(client: openai.OpenAI) -> None:
     with scripted(CALLED[:2], ended("length")):
         found = client.responses.create(**ASKED, tools=TOOLS)  # type: ignore[call-overload]

@@ -133,12 +133,21 @@ def test_choices_of_a_tool(choice: Any, expected: ToolChoice) -> None:
 
 def test_a_custom_tool_has_one_argument() -> None:
     body = read(tools=[LOOK, PATCH])
-    assert body.custom == {"patch"}
+    assert body.tools.custom == {"patch"}
     assert dict(body.task.tools[1].parameters) == {
         "type": "object",
         "properties": {"input": {"type": "string"}},
         "required": ["input"],
     }
+
+
+def test_tools_in_a_namespace_are_told_by_their_full_names() -> None:
+    space = {"type": "namespace", "name": "mcp__files__", "tools": [LOOK, SEARCH]}
+    call = {"type": "function_call", "call_id": "c", "name": "look", "arguments": "{}"}
+    body = read([{**call, "namespace": "mcp__files__"}], tools=[space, LOOK])
+    assert [tool.name for tool in body.task.tools] == ["mcp__files__look", "look"]
+    assert body.tools.spaces == {"mcp__files__look": ("mcp__files__", "look")}
+    assert "mcp__files__look" in str(body.task.messages[0])
 
 
 def test_a_custom_tools_grammar_is_told_to_the_model() -> None:

@@ -24,6 +24,11 @@ class Fields:
         self._read: set[str] = set()
         self._ignored: list[str] = []
 
+    @property
+    def where(self) -> str:
+        """The object's own path."""
+        return self._where
+
     def path(self, name: str) -> str:
         """A field's name as errors give it."""
         return f"{self._where}.{name}" if self._where else name

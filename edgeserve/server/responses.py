@@ -96,7 +96,7 @@ class Responses:
             found = chat_logprobs(entries, body.num_top_logprobs, served.token_bytes)
             return cast("Sequence[object]", found["content"])
 
-        return OutputItems(self._server.new_id, body.custom, shown, seals=body.seals)
+        return OutputItems(self._server.new_id, body.tools, shown, seals=body.seals)
 
     def _keep(self, body: ResponsesBody, response: dict[str, object]) -> None:
         if body.stores:

@@ -12,7 +12,7 @@ from edgeserve.server.constraint_fields import Wish
 from edgeserve.server.fields import Fields
 from edgeserve.server.responses_items import conversation_of
 from edgeserve.server.responses_store import ResponseStore
-from edgeserve.server.responses_tools import responses_tools
+from edgeserve.server.responses_tools import ResponsesTools, responses_tools
 from edgeserve.server.sampling import max_tokens_of, params_with, sampling_fields_of
 from edgeserve.server.turn import ChatTask, Thinking
 from edgeserve.types import Constraint
@@ -29,13 +29,13 @@ _NOT_HERE = {
 @frozen
 class ResponsesBody:
     """`items` is the whole conversation as it was sent, earlier responses included. `echo` is what
-    a response repeats of its request; `custom` are the names of tools that take free text."""
+    a response repeats of its request."""
 
     task: ChatTask
     streams: bool
     items: tuple[object, ...]
     echo: Mapping[str, object]
-    custom: frozenset[str]
+    tools: ResponsesTools
     stores: bool
     seals: bool
     num_top_logprobs: int | None
@@ -78,7 +78,7 @@ def responses_body(body: Fields, store: ResponseStore, *, vocab_size: int) -> Re
     body.raw("stream_options")
     echo = _echo(body, stores)
     seals = _SEALED in include
-    return ResponsesBody(task, streams, items, echo, tools.custom, stores, seals, num_top)
+    return ResponsesBody(task, streams, items, echo, tools, stores, seals, num_top)
 
 
 def _items(body: Fields, store: ResponseStore) -> tuple[object, ...]:

@@ -10,6 +10,7 @@ from typing import cast
 from edgeserve.errors import InvalidRequestError
 from edgeserve.server.fields import Fields, fields_of
 from edgeserve.server.messages import Conversation, call_of, content_of
+from edgeserve.server.responses_tools import full_name
 from edgeserve.types import Message
 
 _ROLES = {"user": "user", "system": "system", "developer": "system", "assistant": "assistant"}
@@ -96,7 +97,7 @@ class _Items:
         self.found.append({"role": _ROLES[role], "content": content})
 
     def _call(self, item: Fields) -> None:
-        call = call_of(item, item.text("call_id") or "", self.adjusted)
+        call = call_of(_named_in_full(item), item.text("call_id") or "", self.adjusted)
         if "broken" in call:
             self._texts.append(cast(str, call["broken"]))
         else:
@@ -110,8 +111,17 @@ class _Items:
         self.found.append({**message, "tool_call_id": call_id} if call_id else message)
 
 
+def _named_in_full(item: Fields) -> Fields:
+    """A call by the name that the model knows the tool by."""
+    namespace = item.text("namespace")
+    if not namespace:
+        return item
+    name = full_name(namespace, item.text("name") or "")
+    return Fields({"name": name, "arguments": item.raw("arguments")}, item.where)
+
+
 def _custom_call(item: Fields) -> dict[str, object]:
-    name = item.text("name")
+    name = _named_in_full(item).text("name")
     if not name:
         raise InvalidRequestError(item.path("name"), name, "a tool's name")
     function = {"name": name, "arguments": {"input": item.text("input") or ""}}

@@ -7,11 +7,14 @@ from typing import Protocol
 
 from edgeserve.server.custom_input import CustomInput
 from edgeserve.server.responses_items import sealed
+from edgeserve.server.responses_tools import ResponsesTools
 from edgeserve.server.turn import ChoiceAnswer, ToolCallBegun
 from edgeserve.types import LogprobsAt
 
 Told = Sequence[tuple[str, Mapping[str, object]]]
 """Events: the type without "response.", and the fields that are not the same for all of an item."""
+CalledTool = Mapping[str, str]
+"""The name of a tool, and its namespace if it has one."""
 ShownLogprobs = Callable[[Sequence[LogprobsAt]], Sequence[object]]
 
 
@@ -101,10 +104,10 @@ class ReasoningItem:
 class CallItem:
     """A call of a function."""
 
-    def __init__(self, item_id: str, call_id: str, name: str) -> None:
+    def __init__(self, item_id: str, call_id: str, tool: CalledTool) -> None:
         self.item_id = item_id
         self._call_id = call_id
-        self._name = name
+        self._tool = tool
         self._arguments: list[str] = []
 
     def begin(self) -> Told:
@@ -115,22 +118,22 @@ class CallItem:
         return [("function_call_arguments.delta", {"delta": piece})]
 
     def end(self) -> Told:
-        done = {"name": self._name, "arguments": "".join(self._arguments)}
+        done = {"name": self._tool["name"], "arguments": "".join(self._arguments)}
         return [("function_call_arguments.done", done)]
 
     def shape(self, status: str) -> dict[str, object]:
         head = {"id": self.item_id, "type": "function_call", "status": status}
-        call = {"call_id": self._call_id, "name": self._name}
+        call = {"call_id": self._call_id, **self._tool}
         return {**head, **call, "arguments": "".join(self._arguments)}
 
 
 class CustomCallItem:
     """A call of a custom tool: its one argument is free text."""
 
-    def __init__(self, item_id: str, call_id: str, name: str) -> None:
+    def __init__(self, item_id: str, call_id: str, tool: CalledTool) -> None:
         self.item_id = item_id
         self._call_id = call_id
-        self._name = name
+        self._tool = tool
         self._input = CustomInput()
 
     def begin(self) -> Told:
@@ -145,7 +148,7 @@ class CustomCallItem:
 
     def shape(self, status: str) -> dict[str, object]:
         head = {"id": self.item_id, "type": "custom_tool_call", "status": status}
-        call = {"call_id": self._call_id, "name": self._name}
+        call = {"call_id": self._call_id, **self._tool}
         return {**head, **call, "input": self._input.text}
 
     def _told(self, text: str) -> Told:
@@ -158,13 +161,13 @@ class OutputItems:
     def __init__(
         self,
         new_id: Callable[[], str],
-        custom: frozenset[str],
+        tools: ResponsesTools,
         shown: ShownLogprobs,
         *,
         seals: bool,
     ) -> None:
         self._new_id = new_id
-        self._custom = custom
+        self._tools = tools
         self._shown = shown
         self._seals = seals
 
@@ -175,9 +178,11 @@ class OutputItems:
         return ReasoningItem(f"rs_{self._new_id()}", seals=self._seals)
 
     def call(self, begun: ToolCallBegun) -> CallItem | CustomCallItem:
-        if begun.name in self._custom:
-            return CustomCallItem(f"ctc_{self._new_id()}", begun.call_id, begun.name)
-        return CallItem(f"fc_{self._new_id()}", begun.call_id, begun.name)
+        namespace, name = self._tools.spaces.get(begun.name, (None, begun.name))
+        tool = {"name": name} if namespace is None else {"name": name, "namespace": namespace}
+        if begun.name in self._tools.custom:
+            return CustomCallItem(f"ctc_{self._new_id()}", begun.call_id, tool)
+        return CallItem(f"fc_{self._new_id()}", begun.call_id, tool)
 
     def of_answer(self, choice: ChoiceAnswer) -> list[dict[str, object]]:
         """All items of an answer that is whole. The last may be incomplete."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from edgeserve.errors import InvalidRequestError
 from edgeserve.frozen import frozen
@@ -20,32 +21,63 @@ _FREE_TEXT: Mapping[str, object] = {
 
 @frozen
 class ResponsesTools:
-    """`custom` are the names of tools whose one argument is free text."""
+    """`custom` are the names of tools whose one argument is free text, and `spaces` the namespaces
+    of those that have one, with their names there: a model is told of both as one name."""
 
     tools: tuple[Tool, ...]
     custom: frozenset[str]
+    spaces: Mapping[str, tuple[str, str]]
     choice: ToolChoice
     adjusted: tuple[str, ...] = ()
 
 
+def full_name(namespace: str, name: str) -> str:
+    return f"{namespace}{name}" if namespace.endswith("_") else f"{namespace}__{name}"
+
+
 def responses_tools(body: Fields) -> ResponsesTools:
     """Tools that would run at OpenAI's are left out, and listed as ignored."""
-    found: list[Tool] = []
-    custom: set[str] = set()
-    adjusted: list[str] = []
+    reader = _Tools(body)
     given = body.objects("tools") or ()
     for tool in given:
+        if tool.raw("type") == "namespace":
+            reader.take_namespace(tool)
+        else:
+            reader.take(tool)
+    tools = described_tools(reader.found)
+    choice = _choice(body, tools) if given else _no_choice(body)
+    custom, adjusted = frozenset(reader.custom), tuple(reader.adjusted)
+    return ResponsesTools(tools, custom, reader.spaces, choice, adjusted)
+
+
+class _Tools:
+    """Tools as they are read."""
+
+    def __init__(self, body: Fields) -> None:
+        self._body = body
+        self.found: list[Tool] = []
+        self.custom: set[str] = set()
+        self.spaces: dict[str, tuple[str, str]] = {}
+        self.adjusted: list[str] = []
+
+    def take_namespace(self, given: Fields) -> None:
+        namespace = _name(given)
+        for tool in given.objects("tools") or ():
+            self.take(tool, namespace)
+
+    def take(self, tool: Fields, namespace: str | None = None) -> None:
         kind = tool.text("type") or "function"
         if kind not in ("function", "custom"):
-            body.ignore(f"{tool.path('type')} ({kind})")
-            continue
-        described = _function(tool) if kind == "function" else _custom(tool, adjusted)
+            self._body.ignore(f"{tool.path('type')} ({kind})")
+            return
+        described = _function(tool) if kind == "function" else _custom(tool, self.adjusted)
+        if namespace is not None:
+            short = described.name
+            described = replace(described, name=full_name(namespace, short))
+            self.spaces[described.name] = (namespace, short)
         if kind == "custom":
-            custom.add(described.name)
-        found.append(described)
-    tools = described_tools(found)
-    choice = _choice(body, tools) if given else _no_choice(body)
-    return ResponsesTools(tools, frozenset(custom), choice, tuple(adjusted))
+            self.custom.add(described.name)
+        self.found.append(described)
 
 
 def _function(tool: Fields) -> Tool:
