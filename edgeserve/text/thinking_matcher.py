@@ -16,7 +16,7 @@ if TYPE_CHECKING:  # every server would import numpy for it before it loads anyt
     import numpy as np
     from numpy.typing import NDArray
 
-    Masks = list[NDArray[np.uint32]]
+Masks = list["NDArray[np.uint32]"]
 
 
 class TokenMatcher(Protocol):
