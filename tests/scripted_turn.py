@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -45,27 +46,30 @@ def ended(
 
 
 class ScriptedTurn:
-    """A Turn. An exception in the script is raised where it stands."""
+    """A Turn. An exception in the script is raised where it stands, a number is silence, in s."""
 
     adjusted: tuple[str, ...] = ()
     relaxed: tuple[str, ...] = ()
     num_prompt_tokens = 10
     output = None
 
-    def __init__(self, script: Sequence[TurnEvent | Exception]) -> None:
+    def __init__(self, script: Sequence[TurnEvent | Exception | float]) -> None:
         self._script = script
 
     async def __aiter__(self) -> AsyncIterator[TurnEvent]:
         for event in self._script:
             if isinstance(event, Exception):
                 raise event
-            yield event
+            if isinstance(event, float):
+                await asyncio.sleep(event)
+            else:
+                yield event
 
     async def aclose(self) -> None: ...
 
 
 @contextmanager
-def scripted(*script: Sequence[TurnEvent | Exception]) -> Iterator[list[ChatTask]]:
+def scripted(*script: Sequence[TurnEvent | Exception | float]) -> Iterator[list[ChatTask]]:
     """Servers of this process play the script for every task; the tasks they were given."""
     asked: list[ChatTask] = []
 

@@ -13,6 +13,7 @@ import pytest
 
 from edgeserve.errors import NonFiniteLogitsError
 from edgeserve.server.security import SecurityPolicy
+from edgeserve.server.sse import Pings
 from edgeserve.server.turn import PromptProgress
 
 from .scripted_turn import CALLED, SAID, THOUGHT, ended, named_events, scripted
@@ -181,6 +182,19 @@ def test_the_client_puts_tools_and_thoughts_together(client: anthropic.Anthropic
         assert found.stop_reason == "tool_use"
         assert found.usage.cache_read_input_tokens == 4
         assert found.usage.input_tokens == 6
+
+
+def test_silence_is_broken_by_ping_events(path: Path) -> None:
+    with (
+        real_server(path, context={"pings": Pings(0.02, 0.02)}) as (url, _),
+        scripted([0.3], SAID, ended("stop")),
+    ):
+        assert names(post(url, stream=True))[:2] == ["ping", "message_start"]
+        with (
+            anthropic.Anthropic(base_url=url, api_key="any", max_retries=0) as client,
+            client.messages.stream(**ASKED) as stream,
+        ):
+            assert stream.get_final_text() == "it rains"
 
 
 def test_a_call_that_was_cut_short_is_delivered_without_arguments(url: str) -> None:
