@@ -44,7 +44,8 @@ class ModelNotServedError(errors.EdgeServeError):
     def __init__(self, model: str, served: tuple[str, ...]) -> None:
         self.model = model
         self.served = served
-        super().__init__(f"The model {model!r} does not exist here; served: {', '.join(served)}")
+        there = f"served: {', '.join(served)}" if served else "edgeserve pull fetches models"
+        super().__init__(f"The model {model!r} does not exist here; {there}")
 
 
 class ModelLoadingError(errors.EdgeServeError):
@@ -52,6 +53,30 @@ class ModelLoadingError(errors.EdgeServeError):
 
     def __init__(self) -> None:
         super().__init__("Loading model")
+
+
+class ModelTooLargeError(errors.EdgeServeError):
+    """A model alone needs more than all models of this server may have."""
+
+    def __init__(self, model: str, needed_bytes: int, allowed_bytes: int) -> None:
+        self.model = model
+        self.needed_bytes = needed_bytes
+        self.allowed_bytes = allowed_bytes
+        super().__init__(
+            f"the model {model!r} needs {needed_bytes:,} bytes and all models may have "
+            f"{allowed_bytes:,}; ask for a smaller one, or raise --max-memory"
+        )
+
+
+class ModelBusyError(errors.EdgeServeError):
+    """Others used all memory for models for as long as a request may wait."""
+
+    def __init__(self, waited_s: float) -> None:
+        self.waited_s = waited_s
+        super().__init__(
+            f"for {waited_s:g} seconds there was no memory for the model beside those that answer "
+            "others; ask again later, or raise --max-memory"
+        )
 
 
 ErrorShape = Callable[[Problem], bytes]
@@ -85,8 +110,15 @@ def problem_of(error: BaseException) -> Problem:
             return Problem(404, str(error), param="model", code="model_not_found", error=error)
         case errors.QueueFullError():
             return _later(429, error, "rate_limit_error", "queue_full")
+        case ModelTooLargeError():
+            return _bad(error, "model", "model_too_large")
         case ModelLoadingError():
             return _later(503, error, "unavailable_error", "loading")
+        case ModelBusyError():
+            return _later(503, error, "unavailable_error", "model_busy")
+        case errors.ModelError():
+            message = f"the model cannot be loaded: {error}"
+            return Problem(500, message, "server_error", "model", "model_not_loaded", error=error)
         case errors.ClosedError() | errors.OutOfMemoryError():
             return _later(503, error, "unavailable_error", "unavailable")
         case errors.EdgeServeError():
