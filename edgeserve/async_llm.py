@@ -19,7 +19,7 @@ from edgeserve.engine.live_request import Request
 from edgeserve.engine.output import RequestEmbedded, RequestFailed, RequestFinished
 from edgeserve.engine_options import EngineFields, EngineOptions
 from edgeserve.errors import InvalidRequestError
-from edgeserve.loader.model_files import LicenseGate
+from edgeserve.loader.model_files import LicenseGate, ModelFiles
 from edgeserve.loader.progress import Progress
 from edgeserve.model_facts import model_facts
 from edgeserve.requests import (
@@ -65,7 +65,7 @@ class AsyncLLM:
     @classmethod
     async def create(
         cls,
-        model: str,
+        model: str | ModelFiles,
         *,
         max_queued_requests: int = 256,
         config: Config | None = None,
@@ -73,7 +73,8 @@ class AsyncLLM:
         license_gate: LicenseGate | None = None,
         **options: Unpack[EngineFields],
     ) -> AsyncLLM:
-        """Loads a model beside the event loop. Arguments and errors are LLM's.
+        """Loads a model beside the event loop. Arguments and errors are LLM's; a model may also be
+        given by its files, which are then taken as they are.
 
         At most `max_queued_requests` wait for their first step; one more is a QueueFullError.
         """

@@ -89,7 +89,7 @@ class LoadedModel:
 
 
 def load_model(
-    source: str,
+    source: str | ModelFiles,
     options: EngineOptions,
     *,
     config: Config,
@@ -97,19 +97,21 @@ def load_model(
     progress: Progress | None = None,
     license_gate: LicenseGate | None = None,
 ) -> LoadedModel:
-    """Finds (maybe downloads), reads and prepares a model.
+    """Finds (maybe downloads), reads and prepares a model. Files are taken as they are.
 
     Raises ModelNotFoundError, LicenseNotAcceptedError, DownloadError, ModelFileError,
     UnsupportedModelError, TokenizerError, TemplateError, KVMemoryError, InvalidRequestError,
     DraftVocabularyError.
     """
-    resolved = files_at(source) or _resolve(source, config, progress, license_gate)
+    if isinstance(source, ModelFiles):
+        resolved, name = source, source.name
+    else:
+        resolved, name = _resolve(source, config, progress, license_gate), source
     file = read_gguf(resolved.path)
     draft_file = None
     if options.draft_model is not None:
-        name = options.draft_model
-        draft = files_at(name) or _resolve(name, config, progress, license_gate)
-        draft_file = _read_draft(name, draft.path, file.metadata)
+        draft = _resolve(options.draft_model, config, progress, license_gate)
+        draft_file = _read_draft(options.draft_model, draft.path, file.metadata)
     plan = build_plan(file.metadata, file.tensors, max_model_len=options.max_model_len)
     defaults = sampling_defaults(file.metadata, resolved.entry)
     pooling = options.pooling or file_pooling(file.metadata)
@@ -124,7 +126,7 @@ def load_model(
     num_blocks = -(-plan.max_position // BLOCK_SIZE)
     full_context_bytes = num_blocks * BLOCK_SIZE * token_bytes(plan, options)
     return LoadedModel(
-        source,
+        name,
         resolved.path,
         file.metadata,
         plan,
@@ -207,6 +209,9 @@ def _engine(
 def _resolve(
     source: str, config: Config, progress: Progress | None, license_gate: LicenseGate | None
 ) -> ModelFiles:
+    found = files_at(source)
+    if found is not None:
+        return found
     from edgeserve.loader.store import resolve_model  # who names a file needs no catalogue
 
     progress = progress or SilentProgress()

@@ -13,6 +13,9 @@ from edgeserve.runner.batch import BLOCK_SIZE
 from edgeserve.runner.kv_types import KV_TYPES
 
 _ENGINE_SHARE_OF_MEMORY = 0.5
+_MODEL_SHARE_OF_ROOM = 0.25
+_USUAL_CONTEXT = 16384
+_LEAST_CONTEXT = 1024
 # Weights multiplied a second, before the first step has told: low, so that it is short.
 _NATIVE_PRIOR_RATE = 50e9
 _ORACLE_PRIOR_RATE = 5e9
@@ -46,6 +49,26 @@ def engine_size(plan: Plan, options: EngineOptions) -> tuple[EngineLimits, int]:
         prior_s_per_key=_num_attended(plan) / (rate * _PRIOR_ATTENTION_SHARE),
     )
     return limits, min(num_blocks, per_request * options.max_num_seqs)
+
+
+def shared_cache_bytes(plan: Plan, options: EngineOptions, room_bytes: int) -> int:
+    """What a model gets for keys and values where several share memory, of which `room_bytes` are
+    left beside its weights: a share of it, but a usual context where there is room for one, and no
+    more than its sequences could fill. At least a small context, or the one that was asked for,
+    even where there is no room for it: who adds up finds out."""
+    if options.kv_cache_memory is not None:
+        return options.kv_cache_memory
+    each = token_bytes(plan, options)
+    asked = min(options.max_model_len or plan.max_position, plan.max_position)
+    full = each * _whole_blocks(asked) * options.max_num_seqs
+    is_told = options.max_model_len is not None
+    usual = each * _whole_blocks(asked if is_told else min(asked, _USUAL_CONTEXT))
+    least = usual if is_told else each * _whole_blocks(min(asked, _LEAST_CONTEXT))
+    return max(least, min(full, room_bytes, max(int(room_bytes * _MODEL_SHARE_OF_ROOM), usual)))
+
+
+def _whole_blocks(num_tokens: int) -> int:
+    return -(-num_tokens // BLOCK_SIZE) * BLOCK_SIZE
 
 
 def token_bytes(plan: Plan, options: EngineOptions) -> int:

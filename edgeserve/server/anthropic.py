@@ -13,6 +13,7 @@ from edgeserve.server.anthropic_body import anthropic_body
 from edgeserve.server.anthropic_errors import anthropic_error
 from edgeserve.server.anthropic_frames import MessageFrames
 from edgeserve.server.anthropic_shapes import blocks_of, stop_of, usage_of
+from edgeserve.server.arriving import model_for
 from edgeserve.server.chat_turn import count_prompt_tokens
 from edgeserve.server.context import ServerContext
 from edgeserve.server.errors import Problem, problem_of
@@ -87,7 +88,8 @@ class TokenCounting:
     async def answer(self, request: Request) -> Response:
         try:
             body = await read_body(request, self._server.limits)
-            async with self._server.registry.use(body.text("model")) as served:
+            model = body.text("model")
+            async with model_for(request, self._server.registry, model) as served:
                 task = anthropic_body(body, vocab_size=served.vocab_size).task
                 strict = self._server.strict_templates
                 count = await asyncio.to_thread(count_prompt_tokens, served, task, strict)

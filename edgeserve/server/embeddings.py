@@ -13,6 +13,7 @@ from starlette.routing import Route
 
 from edgeserve.errors import InvalidRequestError
 from edgeserve.frozen import frozen
+from edgeserve.server.arriving import model_for
 from edgeserve.server.completion_body import RawPrompt, prompts_of
 from edgeserve.server.context import ServerContext
 from edgeserve.server.errors import problem_of
@@ -63,7 +64,8 @@ class _Embeddings:
 
     async def _answer(self, request: Request) -> Response:
         fields = await read_body(request, self._server.limits)
-        async with self._server.registry.use(fields.text("model")) as served:
+        model = fields.text("model")
+        async with model_for(request, self._server.registry, model) as served:
             body = _read(fields, served.vocab_size)
             work = served.llm.embed(body.inputs, dimensions=body.dimensions, priority=body.priority)
             outputs = await while_connected(request.receive, work)

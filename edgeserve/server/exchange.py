@@ -24,7 +24,7 @@ from edgeserve.server.fields import Fields
 from edgeserve.server.limits import read_body
 from edgeserve.server.models import Served
 from edgeserve.server.request_log import note, note_output
-from edgeserve.server.sse import ClientGoneError, EventStream, while_connected
+from edgeserve.server.sse import ClientGoneError, EventStream, comment_frames, while_connected
 from edgeserve.server.turn import Answer, ChatTask, Turn, whole_answer
 
 GONE = Response(status_code=499)
@@ -90,11 +90,13 @@ class Exchange:
             patience = self._server.pings.first_s if streams else None
             await while_connected(request.receive, asyncio.wait((opening,), timeout=patience))
             headers: Mapping[str, str] = {}
-            if opening.done():
+            is_late = not opening.done()
+            if not is_late:
                 headers = notes(body, opening.result().turn)
             if streams:  # also when it waits for its model for long: it is told that we live
                 pings = replace(self._server.pings, frame=self._surface.ping)
-                return EventStream(self._frames(opening), headers, stack.pop_all().aclose, pings)
+                frames = self._frames(opening, body if is_late else None)
+                return EventStream(frames, headers, stack.pop_all().aclose, pings)
             opened = opening.result()
             answer = await while_connected(request.receive, whole_answer(opened.turn))
             value = self._surface.whole(opened.asked, opened.served, answer)
@@ -110,9 +112,14 @@ class Exchange:
         taken.callback(lambda: note_output(request, turn.output))
         return _Opened(asked, served, turn)
 
-    async def _frames(self, opening: asyncio.Future[_Opened]) -> AsyncIterator[bytes]:
+    async def _frames(
+        self, opening: asyncio.Future[_Opened], late: Fields | None
+    ) -> AsyncIterator[bytes]:
+        """Of a `late` body that was opened after the headers, what they would say is a comment."""
         try:
             opened = await opening
+            for said in () if late is None else comment_frames(notes(late, opened.turn)):
+                yield said
             async for frame in self._surface.frames(opened.asked, opened.served, opened.turn):
                 yield frame
         except Exception as error:  # the headers are out: all that is left is to say it in a frame

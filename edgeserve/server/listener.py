@@ -16,6 +16,7 @@ from starlette.types import ASGIApp
 from edgeserve.async_llm import AsyncLLM
 from edgeserve.errors import EdgeServeError
 from edgeserve.server.address import Listening
+from edgeserve.server.many_models import ManyModels
 from edgeserve.server.models import OneModel
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -68,6 +69,15 @@ async def serve(
             await llm.close()
     if isinstance(llm, Exception):
         raise llm
+
+
+async def serve_many(server: uvicorn.Server, bound: socket.socket, models: ManyModels) -> None:
+    """The same with models that load when they are asked for. Closes them."""
+    sys.setswitchinterval(_SWITCH_SECONDS)
+    try:
+        await server.serve(sockets=[bound])
+    finally:
+        await models.close()
 
 
 async def _arrive(

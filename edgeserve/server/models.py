@@ -15,10 +15,11 @@ from edgeserve.async_llm import AsyncLLM
 from edgeserve.errors import EdgeServeError
 from edgeserve.frozen import frozen
 from edgeserve.server.errors import ModelLoadingError, ModelNotServedError
+from edgeserve.server.library import ModelFacts
 
 ModelState = Literal["loaded", "loading", "available"]
 
-_ANY_NAMES = ("", "default")
+ANY_NAMES = ("", "default")
 """What clients send that do not care."""
 
 
@@ -48,12 +49,14 @@ class Served:
 
 @frozen
 class ModelCard:
-    """A model as it is listed. `served` is None until it is loaded."""
+    """A model as it is listed. `served` is None until it is loaded; `about` is what is known of it
+    by then."""
 
     name: str
     created: int
     state: ModelState
     served: Served | None = None
+    about: ModelFacts | None = None
 
 
 class ModelRegistry(Protocol):
@@ -62,8 +65,13 @@ class ModelRegistry(Protocol):
     def use(self, name: str | None) -> AbstractAsyncContextManager[Served]:
         """The model of that name (None, "" and "default" are the usual one), kept while in use.
 
-        Raises ModelNotServedError, ModelLoadingError, and what loading raises.
+        Entering may take as long as loading does. Raises ModelNotServedError, ModelLoadingError,
+        ModelTooLargeError, ModelBusyError, QueueFullError, and what loading raises.
         """
+        ...
+
+    async def refresh(self) -> None:
+        """From now on the cards are of what is on this machine now."""
         ...
 
     def cards(self) -> Sequence[ModelCard]:
@@ -105,7 +113,7 @@ class OneModel:
     @property
     def name(self) -> str:
         """What answers say: the first alias that is no glob, else the model's own name."""
-        return next((n for n in self._names[1:] if not _is_glob(n)), self._names[0])
+        return next((n for n in self._names[1:] if not is_glob(n)), self._names[0])
 
     @asynccontextmanager
     async def use(self, name: str | None) -> AsyncGenerator[Served]:
@@ -113,23 +121,27 @@ class OneModel:
             raise self.failure
         if self._served is None:
             raise ModelLoadingError
-        if name is not None and name not in _ANY_NAMES:
+        if name is not None and name not in ANY_NAMES:
             self.card(name)
         yield self._served
 
+    async def refresh(self) -> None:
+        pass
+
     def cards(self) -> Sequence[ModelCard]:
         state: ModelState = "loading" if self._served is None else "loaded"
-        names = [self.name, *(n for n in self._names if n != self.name and not _is_glob(n))]
+        names = [self.name, *(n for n in self._names if n != self.name and not is_glob(n))]
         return [ModelCard(name, self._created, state, self._served) for name in names]
 
     def card(self, name: str) -> ModelCard:
         cards = {card.name: card for card in self.cards()}
         if name in cards:
             return cards[name]
-        if any(fnmatchcase(name, pattern) for pattern in self._names if _is_glob(pattern)):
+        if any(fnmatchcase(name, pattern) for pattern in self._names if is_glob(pattern)):
             return cards[self.name]
         raise ModelNotServedError(name, tuple(cards))
 
 
-def _is_glob(name: str) -> bool:
+def is_glob(name: str) -> bool:
+    """Whether a name stands for many."""
     return any(character in name for character in "*?[")

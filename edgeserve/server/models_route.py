@@ -11,15 +11,18 @@ from starlette.routing import Route
 from edgeserve.server.context import ServerContext
 from edgeserve.server.errors import ModelNotServedError, problem_of
 from edgeserve.server.exchange import error_response, json_response
+from edgeserve.server.library import ModelFacts
 from edgeserve.server.models import ModelCard
 
 
 def routes(server: ServerContext) -> Sequence[Route]:
     async def models(_: Request) -> Response:
+        await server.registry.refresh()
         cards = [card_shape(card) for card in server.registry.cards()]
         return json_response({"object": "list", "data": cards})
 
     async def model(request: Request) -> Response:
+        await server.registry.refresh()
         try:
             card = server.registry.card(request.path_params["name"])
         except ModelNotServedError as error:
@@ -36,17 +39,17 @@ def card_shape(card: ModelCard) -> dict[str, object]:
         "created": card.created,
         "owned_by": "edgeserve",
     }
-    if card.served is None:
+    about = _about(card)
+    if about is None:
         return {**shape, "meta": {"state": card.state}}
-    llm = card.served.llm
-    defaults = llm.default_sampling
+    defaults = about.default_sampling
     return {
         **shape,
-        "max_model_len": llm.max_model_len,
+        "max_model_len": about.max_model_len,
         "meta": {
             "state": card.state,
-            **llm.facts,
-            "n_ctx": llm.max_model_len,
+            **about.facts,
+            "n_ctx": about.max_model_len,
             "default_sampling": {
                 "temperature": defaults.temperature,
                 "top_p": defaults.top_p,
@@ -57,3 +60,11 @@ def card_shape(card: ModelCard) -> dict[str, object]:
             },
         },
     }
+
+
+def _about(card: ModelCard) -> ModelFacts | None:
+    """Of a loaded model what is true of it, else what its file says."""
+    if card.served is None:
+        return card.about
+    llm = card.served.llm
+    return ModelFacts(llm.facts, llm.max_model_len, llm.default_sampling)

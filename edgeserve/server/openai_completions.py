@@ -14,6 +14,7 @@ from edgeserve.async_token_stream import AsyncTokenStream
 from edgeserve.engine.live_request import Request as EngineRequest
 from edgeserve.errors import InvalidRequestError
 from edgeserve.frozen import frozen
+from edgeserve.server.arriving import Arriving
 from edgeserve.server.completion_body import (
     CompletionBody,
     ReadBody,
@@ -24,13 +25,21 @@ from edgeserve.server.constraint_fields import naming_field
 from edgeserve.server.context import ServerContext
 from edgeserve.server.errors import openai_body, problem_of
 from edgeserve.server.exchange import GONE, error_response, header_text, json_response
+from edgeserve.server.fields import Fields
 from edgeserve.server.legacy_logprobs import legacy_logprobs
 from edgeserve.server.limits import read_body
 from edgeserve.server.merged import merged
 from edgeserve.server.models import Served
 from edgeserve.server.request_log import note, note_output
 from edgeserve.server.shapes import timings_shape, usage_shape
-from edgeserve.server.sse import DONE, ClientGoneError, EventStream, data_frame, while_connected
+from edgeserve.server.sse import (
+    DONE,
+    ClientGoneError,
+    EventStream,
+    comment_frames,
+    data_frame,
+    while_connected,
+)
 from edgeserve.types import LogprobsAt, RequestOutput, TokenChunk
 
 
@@ -56,20 +65,48 @@ class _Completions:
 
     async def _answer(self, request: Request) -> Response | EventStream:
         fields = await read_body(request, self._server.limits)
+        pings = self._server.pings
         async with AsyncExitStack() as stack:
-            registry = self._server.registry
-            served = await stack.enter_async_context(registry.use(fields.text("model")))
-            body = self._read(fields, vocab_size=served.vocab_size)
-            with naming_field(body.constraint_field):
-                requests = await asyncio.to_thread(_requests, served, body)
-            note(request, model=served.name, stream=body.streams, prompts=len(requests))
-            job = _Job(self._head(served), served, body, _open(served, requests, stack))
-            stack.callback(lambda: note_output(request, job.prompts[0][1].output))
+            arriving = Arriving(self._server.registry.use(fields.text("model")))
+            stack.push_async_callback(arriving.aclose)
+            patience = pings.first_s if fields.flag("stream") else None
+            served = await arriving.within(request.receive, patience)
+            if served is None:  # it is loading: headers are the first sign of life
+                kept = stack.pop_all()
+                late = self._late_frames(request, fields, arriving, kept)
+                return EventStream(late, {}, kept.aclose, pings)
+            job = await self._begin(request, fields, served, stack)
             headers = _notes(fields.unread())
-            if body.streams:
-                frames = job.frames()
-                return EventStream(frames, headers, stack.pop_all().aclose, self._server.pings)
+            if job.body.streams:
+                return EventStream(job.frames(), headers, stack.pop_all().aclose, pings)
             return json_response(await while_connected(request.receive, job.whole()), headers)
+
+    async def _begin(
+        self, request: Request, fields: Fields, served: Served, stack: AsyncExitStack
+    ) -> _Job:
+        """Reads the body and queues its prompts, which `stack` cancels."""
+        body = self._read(fields, vocab_size=served.vocab_size)
+        with naming_field(body.constraint_field):
+            requests = await asyncio.to_thread(_requests, served, body)
+        note(request, model=served.name, stream=body.streams, prompts=len(requests))
+        job = _Job(self._head(served), served, body, _open(served, requests, stack))
+        stack.callback(lambda: note_output(request, job.prompts[0][1].output))
+        return job
+
+    async def _late_frames(
+        self, request: Request, fields: Fields, arriving: Arriving, stack: AsyncExitStack
+    ) -> AsyncIterator[bytes]:
+        """Of a model that is still to come: what headers would say is a comment."""
+        try:
+            served = await arriving.served()
+            job = await self._begin(request, fields, served, stack)
+        except Exception as error:  # the headers are out: all that is left is to say it
+            yield _error_frame(error)
+            return
+        for said in comment_frames(_notes(fields.unread())):
+            yield said
+        async for frame in job.frames():
+            yield frame
 
     def _head(self, served: Served) -> dict[str, object]:
         return {
@@ -79,6 +116,10 @@ class _Completions:
             "model": served.name,
             "system_fingerprint": served.fingerprint,
         }
+
+
+def _error_frame(error: Exception) -> bytes:
+    return b"data: " + openai_body(problem_of(error)) + b"\n\n"
 
 
 def _notes(ignored: Sequence[str]) -> Mapping[str, str]:
@@ -143,7 +184,7 @@ class _Job:
                 yield data_frame({**self.head, "choices": [], "usage": usage})
             yield DONE
         except Exception as error:  # the headers are out: all that is left is to say it
-            yield b"data: " + openai_body(problem_of(error)) + b"\n\n"
+            yield _error_frame(error)
 
     async def whole(self) -> object:
         async for _ in merged([stream for _, stream in self.prompts]):

@@ -10,10 +10,11 @@ from starlette.routing import Route
 
 from edgeserve.server.context import ServerContext
 
+_MOST_SHOWN = 20
 _TEXT = """\
 edgeserve: a local language model, behind OpenAI's API
 
-model     {model} ({state})
+model     {models}
 base URL  {base}/v1
 
 curl {base}/v1/chat/completions -H 'Content-Type: application/json' \\
@@ -25,9 +26,12 @@ curl {base}/v1/chat/completions -H 'Content-Type: application/json' \\
 
 def routes(server: ServerContext) -> Sequence[Route]:
     async def root(request: Request) -> Response:
-        card = next(iter(server.registry.cards()), None)
-        name, state = ("none", "none") if card is None else (card.name, card.state)
+        cards = server.registry.cards()
+        shown = [f"{card.name} ({card.state})" for card in cards[:_MOST_SHOWN]]
+        if len(cards) > _MOST_SHOWN:
+            shown.append(f"and {len(cards) - _MOST_SHOWN} more")
+        models = "\n          ".join(shown) or "none; edgeserve pull fetches one"
         base = str(request.base_url).rstrip("/")
-        return PlainTextResponse(_TEXT.format(model=name, state=state, base=base))
+        return PlainTextResponse(_TEXT.format(models=models, base=base))
 
     return [Route("/", root)]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import TypeVar
 
 import msgspec
@@ -52,6 +52,11 @@ def data_frame(value: object) -> bytes:
 def named_frame(event: str, value: object) -> bytes:
     """The same, with a name."""
     return b"event: " + event.encode() + b"\n" + data_frame(value)
+
+
+def comment_frames(facts: Mapping[str, str]) -> Sequence[bytes]:
+    """What clients pass over, and people see. No value may have a line's end."""
+    return [f": {name}: {value}\n\n".encode() for name, value in facts.items()]
 
 
 class EventStream:

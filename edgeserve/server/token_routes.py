@@ -10,6 +10,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from edgeserve.errors import InvalidRequestError
+from edgeserve.server.arriving import model_for
 from edgeserve.server.chat_body import chat_body
 from edgeserve.server.chat_turn import render_chat
 from edgeserve.server.context import ServerContext
@@ -37,7 +38,7 @@ def _endpoint(server: ServerContext, work: Work) -> Callable[[Request], Awaitabl
     async def endpoint(request: Request) -> Response:
         try:
             body = await read_body(request, server.limits)
-            async with server.registry.use(body.text("model")) as served:
+            async with model_for(request, server.registry, body.text("model")) as served:
                 return json_response(await asyncio.to_thread(work, server, body, served))
         except ClientGoneError:
             return GONE
