@@ -45,6 +45,11 @@ class Settings:
     notes: tuple[str, ...] = ()
 
 
+_PATIENCE_MS = 30 * 60_000
+"""Both agents give up on a stream that is silent for five minutes, pings or not, and ask again: a
+first prompt of 28k tokens may take longer than that on a small machine."""
+
+
 def _claude_code(server: Endpoint) -> Settings:
     variables: dict[str, object] = {
         "ANTHROPIC_BASE_URL": server.root,
@@ -55,6 +60,8 @@ def _claude_code(server: Endpoint) -> Settings:
         "ANTHROPIC_DEFAULT_HAIKU_MODEL": server.model,
         "CLAUDE_CODE_SUBAGENT_MODEL": server.model,
         "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": 1,
+        "CLAUDE_STREAM_IDLE_TIMEOUT_MS": _PATIENCE_MS,
+        "API_TIMEOUT_MS": _PATIENCE_MS,
     }
     if server.max_model_len is not None:
         variables["CLAUDE_CODE_MAX_CONTEXT_TOKENS"] = server.max_model_len
@@ -75,6 +82,7 @@ def _codex(server: Endpoint) -> Settings:
         f"base_url = {_quoted(server.url)}",
         'wire_api = "responses"',
         'env_key = "EDGESERVE_API_KEY"',
+        f"stream_idle_timeout_ms = {_PATIENCE_MS}",
     ]
     text = (
         _file("~/.codex/edgeserve.config.toml", lines)

@@ -54,6 +54,7 @@ def test_claude_code_gets_anthropics_names_and_no_other_key(tmp_path: Path) -> N
     assert {found[name] for name in models} == {NASTY.model}
     assert found["CLAUDE_CODE_MAX_CONTEXT_TOKENS"] == "32768"
     assert found["CLAUDE_CODE_MAX_OUTPUT_TOKENS"] == "8192"
+    assert int(found["CLAUDE_STREAM_IDLE_TIMEOUT_MS"]) > 300_000  # what it waits for otherwise
 
 
 def test_codex_gets_a_profile_of_its_own(tmp_path: Path) -> None:
@@ -64,6 +65,7 @@ def test_codex_gets_a_profile_of_its_own(tmp_path: Path) -> None:
     assert (profile["model"], profile["model_context_window"]) == (NASTY.model, 32768)
     assert (provider["base_url"], provider["wire_api"]) == (NASTY.url, "responses")
     assert found[provider["env_key"]] == NASTY.key
+    assert provider["stream_idle_timeout_ms"] > 300_000  # what it waits for otherwise
 
 
 def test_aider_gets_the_models_size(tmp_path: Path) -> None:
