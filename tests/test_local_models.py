@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
+import weakref
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,8 @@ from edgeserve.errors import ModelFileError, ModelNotFoundError, UnsupportedMode
 from edgeserve.loader import gguf
 from edgeserve.loader.catalog import load_catalog
 from edgeserve.local_models import LocalModels
+from edgeserve.requests import Conversation
+from edgeserve.types import Constraint
 
 from .tiny_models import write_tiny_model
 
@@ -122,3 +126,25 @@ def test_a_context_that_is_asked_of_all_is_no_more_than_each_has(config: Config)
         await llm.close()
 
     asyncio.run(load())
+
+
+def test_a_closed_model_is_gone_at_once(config: Config) -> None:
+    """A quarter of a million tokens in Python are not left to the garbage collector."""
+    put(config, "x.gguf")
+    models = library(config)
+
+    async def load_and_close() -> list[weakref.ref[object]]:
+        llm = await models.load("llamacpp:x.gguf")
+        messages: Conversation = [{"role": "user", "content": "the inn"}]
+        await llm.chat(messages, max_tokens=2)
+        await llm.generate("the", max_tokens=2, constraint=Constraint("regex", "a+"))
+        await llm.close()
+        return [weakref.ref(llm.model.engine), weakref.ref(llm.model.tokenizer)]
+
+    gc.collect()
+    gc.disable()
+    try:
+        kept = [found() is not None for found in asyncio.run(load_and_close())]
+    finally:
+        gc.enable()
+    assert kept == [False, False]

@@ -6,7 +6,7 @@ Everything that cannot be enforced is refused here, before a request is queued.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from threading import Lock
 from typing import TYPE_CHECKING
 
@@ -45,27 +45,39 @@ class ConstraintCompiler:
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
-        self._tokenizer = tokenizer
-        self._building = Lock()
-        self._built: LLTokenizer | None = None
-        self.compile = lru_cache(maxsize=_NUM_KEPT)(self._compile)
+        self._vocabulary = _LateVocabulary(tokenizer)
+        # Not of a method of ours: what keeps itself alive stays long after its model is closed.
+        self.compile = lru_cache(maxsize=_NUM_KEPT)(partial(_compile, self._vocabulary))
         """Of a Constraint, a CompiledConstraint. Raises ConstraintError."""
 
     def prepare(self) -> LLTokenizer:
         """Builds what every constraint needs. Raises ConstraintError for a model without an end."""
+        return self._vocabulary.built()
+
+
+class _LateVocabulary:
+    """Builds it once."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self.tokenizer = tokenizer
+        self._building = Lock()
+        self._built: LLTokenizer | None = None
+
+    def built(self) -> LLTokenizer:
         with self._building:
             if self._built is None:
-                self._built = _build(self._tokenizer)
+                self._built = _build(self.tokenizer)
             return self._built
 
-    def _compile(self, constraint: Constraint) -> CompiledConstraint:
-        from edgeserve.text.grammars import grammar_of  # with llguidance, which takes long to load
-        from edgeserve.text.matcher import first_matcher
 
-        grammar, relaxed = grammar_of(constraint)
-        end_ids = self._tokenizer.stop_ids
-        start = first_matcher(constraint.kind, self.prepare(), grammar, end_ids)
-        return CompiledConstraint(constraint, relaxed, start)
+def _compile(vocabulary: _LateVocabulary, constraint: Constraint) -> CompiledConstraint:
+    from edgeserve.text.grammars import grammar_of  # with llguidance, which takes long to load
+    from edgeserve.text.matcher import first_matcher
+
+    grammar, relaxed = grammar_of(constraint)
+    end_ids = vocabulary.tokenizer.stop_ids
+    start = first_matcher(constraint.kind, vocabulary.built(), grammar, end_ids)
+    return CompiledConstraint(constraint, relaxed, start)
 
 
 def _build(tokenizer: Tokenizer) -> LLTokenizer:
