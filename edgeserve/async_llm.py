@@ -22,15 +22,12 @@ from edgeserve.errors import InvalidRequestError
 from edgeserve.loader.model_files import LicenseGate, ModelFiles
 from edgeserve.loader.progress import Progress
 from edgeserve.model_facts import model_facts
+from edgeserve.prompts import Embeddable, Prompt, embeddables_of, naming_prompt
 from edgeserve.requests import (
     ChatFields,
     Conversation,
-    Embeddable,
-    Prompt,
     RequestBuilder,
     SamplingFields,
-    embeddables_of,
-    naming_prompt,
     params_of,
 )
 from edgeserve.text.thinking import Thinking

@@ -23,17 +23,13 @@ from edgeserve.engine_options import EngineFields, EngineOptions
 from edgeserve.loader.model_files import LicenseGate
 from edgeserve.loader.progress import Progress
 from edgeserve.progress_bar import PromptProgress
+from edgeserve.prompts import Embeddable, Prompt, embeddables_of, naming_prompt, prompts_of
 from edgeserve.requests import (
     ChatFields,
     Conversation,
-    Embeddable,
-    Prompt,
     RequestBuilder,
     SamplingFields,
-    embeddables_of,
-    naming_prompt,
     params_of,
-    prompts_of,
 )
 from edgeserve.text.thinking import Thinking
 from edgeserve.text.tool_descriptions import Tool

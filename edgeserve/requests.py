@@ -6,20 +6,19 @@ Everything here is checked and named before anything is computed. Knows no engin
 from __future__ import annotations
 
 import itertools
-import operator
 import os
-from collections.abc import Generator, Iterable, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, lru_cache, partial
-from typing import SupportsIndex, TypedDict, cast
+from typing import TypedDict, cast
 
 from edgeserve.answer_holder import AnswerHolder, Held
 from edgeserve.build import LoadedModel
 from edgeserve.engine.live_request import Request
-from edgeserve.errors import EdgeServeError, InvalidRequestError, NoPoolingError, TemplateError
+from edgeserve.errors import InvalidRequestError, NoPoolingError, TemplateError
 from edgeserve.frozen import frozen
 from edgeserve.pooling_params import POOLINGS
+from edgeserve.prompts import Prompt, token_ids_of
 from edgeserve.text.answer_reader import AnswerShape
 from edgeserve.text.chat_forms import ChatForms, uses_tools
 from edgeserve.text.chat_template import ChatTemplate, RenderedPrompt
@@ -33,12 +32,6 @@ from edgeserve.types import Constraint, Message, PoolingParams, SamplingParams
 _MAX_PRIORITY = 1000
 
 _NO_OUTPUT = SamplingParams(seed=0)
-
-Prompt = str | Mapping[str, object]
-"""A raw prompt: text, {"prompt": text} or {"prompt_token_ids": ids}."""
-
-Embeddable = str | Sequence[int]
-"""What becomes one vector: a text, or token ids."""
 
 Conversation = str | Sequence[Message]
 """A chat: one user message as text, or messages in OpenAI's shape."""
@@ -123,7 +116,7 @@ class RequestBuilder:
             if ids is not None:
                 label = text if isinstance(text, str) else None
                 held = self._holder.text(params, schema)
-                return self._request(label, _token_ids(ids), held, priority)
+                return self._request(label, token_ids_of(ids), held, priority)
         if not isinstance(text, str):
             raise InvalidRequestError(
                 "prompt", prompt, 'a string, {"prompt": text} or {"prompt_token_ids": ids}'
@@ -343,28 +336,6 @@ class RequestBuilder:
         )
 
 
-def prompts_of(prompts: object) -> list[Prompt]:
-    """One prompt or many; each is looked at when its turn comes."""
-    if isinstance(prompts, (str, Mapping)):
-        return [cast(Prompt, prompts)]
-    if not isinstance(prompts, Iterable) or isinstance(prompts, (bytes, bytearray)):
-        raise InvalidRequestError("prompts", cast(object, prompts), "a prompt, or a list of them")
-    return list(cast(Iterable[Prompt], prompts))
-
-
-def embeddables_of(inputs: object) -> list[object]:
-    """One text or many, or token ids; each is looked at when its turn comes."""
-    if isinstance(inputs, str | Mapping):
-        return [cast(object, inputs)]
-    if not isinstance(inputs, Iterable) or isinstance(inputs, (bytes, bytearray)):
-        allowed = "a text, or a list of texts or of lists of token ids"
-        raise InvalidRequestError("inputs", cast(object, inputs), allowed)
-    found = list(cast(Iterable[object], inputs))
-    if found and isinstance(found[0], SupportsIndex) and not isinstance(found[0], Iterable):
-        return [found]
-    return found
-
-
 def params_of(params: object, fields: SamplingFields) -> SamplingParams:
     """One SamplingParams, given whole or field by field."""
     if params is None:
@@ -376,27 +347,3 @@ def params_of(params: object, fields: SamplingFields) -> SamplingParams:
             next(iter(fields)), "given twice", "in sampling_params or as a keyword, not both"
         )
     return params
-
-
-@contextmanager
-def naming_prompt(index: int, of: str = "prompts") -> Generator[None]:
-    """Says which of many prompts an error is about."""
-    try:
-        yield
-    except EdgeServeError as error:
-        error.add_note(f"in {of}[{index}]")
-        raise
-
-
-def _token_ids(ids: object) -> list[int]:
-    if not isinstance(ids, Iterable) or isinstance(ids, (str, bytes, Mapping)):
-        raise InvalidRequestError("prompt_token_ids", cast(object, ids), "a list of token ids")
-    found: list[int] = []
-    for index, token_id in enumerate(cast(Iterable[object], ids)):
-        # An array of several numbers has an index too, if only to refuse it.
-        if isinstance(token_id, (bool, Iterable)) or not isinstance(token_id, SupportsIndex):
-            raise InvalidRequestError(
-                f"prompt_token_ids[{index}]", cast(object, token_id), "an integer"
-            )
-        found.append(operator.index(token_id))
-    return found

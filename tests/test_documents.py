@@ -44,9 +44,10 @@ def test_python_examples_run(
 @pytest.mark.parametrize("words", commands("edgeserve"), ids=" ".join)
 def test_commands_parse(words: list[str]) -> None:
     parser = argparse.ArgumentParser(exit_on_error=False)
-    module = importlib.import_module(cli.COMMANDS[words[0]].module)
-    module.add_arguments(parser)
-    parser.parse_intermixed_args(words[1:])
+    two_words = " ".join(words[:2]) in cli.COMMANDS
+    name, rest = (" ".join(words[:2]), words[2:]) if two_words else (words[0], words[1:])
+    importlib.import_module(cli.COMMANDS[name].module).add_arguments(parser)
+    parser.parse_intermixed_args(rest)
 
 
 def error_types(base: type[errors.EdgeServeError]) -> Iterator[type[errors.EdgeServeError]]:
