@@ -1,4 +1,4 @@
-"""What callers give as prompts, one or many, as lists. Faults are named by the place they stand in."""
+"""What callers give as prompts, one or many, as lists. Faults are named by their place."""
 
 from __future__ import annotations
 
