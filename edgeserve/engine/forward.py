@@ -6,7 +6,7 @@ Masks of constrained sequences are computed on a thread of their own while the f
 from __future__ import annotations
 
 from collections.abc import Sequence as Items
-from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING
 
 from edgeserve.cache.kv_cache import KVCache
 from edgeserve.engine.questions import Masks, questions, row_group
@@ -15,6 +15,9 @@ from edgeserve.engine.sequence import Sequence
 from edgeserve.errors import LibraryError
 from edgeserve.runner.batch import Batch, ChooseToken, ScoreToken, TokenResult
 from edgeserve.runner.runner import Runner
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future, ThreadPoolExecutor
 
 
 class ForwardPass:
@@ -59,6 +62,8 @@ class ForwardPass:
     def _begin_masks(self, constrained: Items[ScheduledRows]) -> None:
         self._wait_for_masks()  # of a step that Ctrl-C ended: a matcher is for one thread at a time
         if self._mask_thread is None:
+            from concurrent.futures import ThreadPoolExecutor  # and with it logging: 10 ms
+
             self._mask_thread = ThreadPoolExecutor(1, "edgeserve-masks")
         self._masks = self._mask_thread.submit(_masks_of, constrained)
 
