@@ -162,6 +162,31 @@ def test_tokens_there_and_back(path: Path) -> None:
     with_server(path, test)
 
 
+def test_tokens_as_vllm_has_them(path: Path) -> None:
+    async def test(client: httpx.AsyncClient, llm: AsyncLLM) -> None:
+        info = (await client.get("/tokenizer_info")).json()
+        tokenizer, template = llm.model.tokenizer, llm.model.template
+        assert template is not None
+        assert tokenizer.eos_id is not None
+        assert info["eos_token"] == tokenizer.token_text(tokenizer.eos_id)
+        assert info["chat_template"] == template.source
+        text = f"the inn{info['eos_token']}"
+        body = {"prompt": text, "add_special_tokens": False}
+        found = (await client.post("/tokenize", json=body)).json()
+        ids = llm.tokenize(text, add_special=False)
+        assert ids[-1] == tokenizer.eos_id
+        assert found == {"tokens": ids, "count": len(ids), "max_model_len": llm.max_model_len}
+        added = (await client.post("/tokenize", json={"prompt": "the inn"})).json()["tokens"]
+        assert added == llm.tokenize("the inn")
+        there = (await client.post("/tokenize", json={"prompt": "the inn 😊"})).json()["tokens"]
+        back = (await client.post("/detokenize", json={"tokens": there})).json()
+        assert back["prompt"] == llm.detokenize(there)
+        unknown = await client.get("/tokenizer_info?model=nobody")
+        assert unknown.json()["error"]["code"] == "model_not_found"
+
+    with_server(path, test)
+
+
 def test_a_template_is_applied(path: Path) -> None:
     async def test(client: httpx.AsyncClient, llm: AsyncLLM) -> None:
         found = await client.post("/apply-template", json={"messages": USER})

@@ -1,4 +1,5 @@
-"""`/tokenize`, `/detokenize` and `/apply-template`, as llama-server has them."""
+"""`/tokenize`, `/detokenize` and `/apply-template`, as llama-server has them; with a `prompt` and
+`/tokenizer_info` as vLLM has them, which evaluation harnesses count tokens by."""
 
 from __future__ import annotations
 
@@ -29,6 +30,7 @@ def routes(server: ServerContext) -> Sequence[Route]:
         Route("/tokenize", _endpoint(server, tokenize), methods=["POST"]),
         Route("/detokenize", _endpoint(server, detokenize), methods=["POST"]),
         Route("/apply-template", _endpoint(server, apply_template), methods=["POST"]),
+        Route("/tokenizer_info", _tokenizer_info(server), methods=["GET"]),
     ]
 
 
@@ -48,11 +50,34 @@ def _endpoint(server: ServerContext, work: Work) -> Callable[[Request], Awaitabl
     return endpoint
 
 
+def _tokenizer_info(server: ServerContext) -> Callable[[Request], Awaitable[Response]]:
+    async def endpoint(request: Request) -> Response:
+        try:
+            async with server.registry.use(request.query_params.get("model")) as served:
+                return json_response(tokenizer_info(served))
+        except Exception as error:  # the boundary, as above
+            return error_response(problem_of(error))
+
+    return endpoint
+
+
+def tokenizer_info(served: Served) -> object:
+    """What the texts of special tokens are, and the chat template."""
+    model = served.llm.model
+    bos, eos = model.tokenizer.bos_id, model.tokenizer.eos_id
+    return {
+        "tokenizer_class": "GGUF",
+        "bos_token": None if bos is None else served.token_text(bos),
+        "eos_token": None if eos is None else served.token_text(eos),
+        "chat_template": None if model.template is None else model.template.source,
+    }
+
+
 def tokenize(_: ServerContext, body: Fields, served: Served) -> object:
     """`content` to ids; with `with_pieces` their texts too, as bytes where they are no text."""
     text = body.text("content")
     if text is None:
-        raise InvalidRequestError("content", None, "a string")
+        return _prompt_tokens(body, served)
     parse_special = body.flag("parse_special")
     ids = served.llm.requests.tokenize(
         text,
@@ -64,13 +89,24 @@ def tokenize(_: ServerContext, body: Fields, served: Served) -> object:
     return {"tokens": [{"id": i, "piece": _piece(served.token_bytes(i))} for i in ids]}
 
 
+def _prompt_tokens(body: Fields, served: Served) -> object:
+    """vLLM's form: special tokens count, and are added unless that is switched off."""
+    prompt = body.text("prompt")
+    if prompt is None:
+        raise InvalidRequestError("content", None, "a string")
+    adds = body.flag("add_special_tokens") is not False
+    ids = served.llm.requests.tokenize(prompt, add_special=adds, parse_special=True)
+    return {"tokens": ids, "count": len(ids), "max_model_len": served.llm.max_model_len}
+
+
 def detokenize(_: ServerContext, body: Fields, served: Served) -> object:
     given = body.items("tokens")
     if given is None:
         raise InvalidRequestError("tokens", None, "a list of token ids")
     ids = Fields({f"tokens[{at}]": value for at, value in enumerate(given)})
     found = [ids.integer(f"tokens[{at}]", 0, served.vocab_size - 1) for at in range(len(given))]
-    return {"content": served.llm.requests.detokenize([i for i in found if i is not None])}
+    text = served.llm.requests.detokenize([i for i in found if i is not None])
+    return {"content": text, "prompt": text}
 
 
 def apply_template(server: ServerContext, body: Fields, served: Served) -> object:

@@ -1,0 +1,92 @@
+"""Client programs, each alone in an environment of its own that is kept in the cache folder.
+
+They are no dependencies of ours: together they do not resolve. What cannot be fetched is skipped.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from filelock import FileLock
+
+from edgeserve.config import Config
+
+SCRIPTS = Path(__file__).parent / "clients"
+_INSTALL_SECONDS = 300
+_CLIENT_SECONDS = 120
+
+
+def run_client(folder: Path, script: str, url: str) -> Any:
+    """What the script, run with the packages of `folder`, says about the server at `url`."""
+    program = SCRIPTS / script
+    if program.suffix == ".cjs":
+        command, environment = ["node"], {"NODE_PATH": str(folder / "node_modules")}
+    else:
+        command, environment = [str(folder / "bin" / "python")], {}
+    done = subprocess.run(
+        [*command, str(program), url],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=_CLIENT_SECONDS,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def python_client(requirement: str, needs: Sequence[str] = ()) -> Path:
+    """A virtual environment with this package alone; `needs` in place of what it says it needs."""
+    folder = _folder(requirement)
+    python = folder / "bin" / "python"
+    make = [sys.executable, "-m", "venv", "--clear", "--without-pip", str(folder)]
+    pip = [sys.executable, "-m", "pip", f"--python={python}", "install", "-q", "--retries=1"]
+    if needs:
+        commands = [make, [*pip, "--no-deps", requirement], [*pip, *needs]]
+    else:
+        commands = [make, [*pip, requirement]]
+    _installed(folder, requirement, commands)
+    return folder
+
+
+def node_client(requirement: str) -> Path:
+    """A folder whose node_modules has this package."""
+    if shutil.which("node") is None or shutil.which("npm") is None:
+        pytest.skip(f"{requirement} needs node and npm, which are not on PATH")
+    folder = _folder(requirement)
+    npm = ["npm", "install", "--prefix", str(folder), "--no-audit", "--no-fund"]
+    _installed(folder, requirement, [[*npm, "--fetch-retries=1", requirement]])
+    return folder
+
+
+def _folder(requirement: str) -> Path:
+    name = requirement.replace("==", "-").replace("@", "-").replace("/", "-")
+    return Config.from_environment().cache_dir / "tests" / "clients" / name
+
+
+def _installed(folder: Path, requirement: str, commands: Sequence[Sequence[str]]) -> None:
+    """Runs the commands once for all workers and runs of the tests."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with FileLock(folder.with_name(f"{folder.name}.lock")):
+        marker = folder / "installed"
+        if marker.exists():
+            return
+        for command in commands:
+            try:
+                done = subprocess.run(
+                    command, capture_output=True, text=True, timeout=_INSTALL_SECONDS, check=False
+                )
+            except subprocess.TimeoutExpired:
+                pytest.skip(f"installing {requirement} took over {_INSTALL_SECONDS} s")
+            if done.returncode != 0:
+                said = done.stderr.strip().splitlines() or ["nothing was said"]
+                pytest.skip(f"cannot install {requirement} (no network?): {said[-1]}")
+        marker.touch()
