@@ -20,7 +20,7 @@ from filelock import FileLock
 from edgeserve.config import Config
 
 SCRIPTS = Path(__file__).parent / "clients"
-_INSTALL_SECONDS = 300
+_INSTALL_SECONDS = 120
 _CLIENT_SECONDS = 120
 
 

@@ -26,7 +26,7 @@ stand in for what it would have said.
 _URL = "http://127.0.0.1:8080/v1"
 _NO_KEY = "edgeserve"  # clients refuse to start without one; a server without keys takes any
 _PLACEHOLDER = "MODEL"
-_ASKING_S = 3.0
+_ASKING_S = 15.0  # a busy machine; one that does not listen refuses at once
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
