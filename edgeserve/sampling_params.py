@@ -45,7 +45,7 @@ class SamplingDefaults:
 
 
 # What each number may be, both ends included; None is no bound.
-_NUMBERS = (
+NUMBER_RANGES = (
     ("temperature", 0, 100),
     ("top_p", 0, 1),
     ("min_p", 0, 1),
@@ -63,7 +63,7 @@ _NUMBERS = (
     ("mirostat_tau", 0, 100),
     ("mirostat_eta", 0, 100),
 )
-_INTEGERS = (
+INTEGER_RANGES = (
     ("top_k", None, None),
     ("seed", -(2**63), 2**64 - 1),
     ("n", 1, _MAX_CHOICES),
@@ -158,11 +158,11 @@ class SamplingParams:
     constraint: Constraint | None = None
 
     def __post_init__(self) -> None:
-        for name, low, high in _NUMBERS:
+        for name, low, high in NUMBER_RANGES:
             value = getattr(self, name)
             if value is not None or name in _NEVER_NONE:
                 self._set(name, fields.number(name, value, low, high))
-        for name, low, high in _INTEGERS:
+        for name, low, high in INTEGER_RANGES:
             value = getattr(self, name)
             if value is not None or name in _NEVER_NONE:
                 self._set(name, fields.integer(name, value, low, high))

@@ -27,6 +27,7 @@ from edgeserve.server.context import ServerContext
 from edgeserve.server.errors import ErrorShape, Problem, openai_body, problem_of
 from edgeserve.server.exchange import Exchange, error_response
 from edgeserve.server.openai_chat import OpenAIChat
+from edgeserve.server.openapi_route import with_openapi
 from edgeserve.server.paths import OnePath, RequestIds
 from edgeserve.server.request_log import RequestLog
 from edgeserve.server.security import Security
@@ -35,7 +36,7 @@ from edgeserve.server.security import Security
 def build_app(server: ServerContext) -> ASGIApp:
     """From the outside in: ids and the log's line, one path for all its spellings, who may ask."""
     app = Starlette(
-        routes=_routes(server),
+        routes=routes_of(server),
         exception_handlers={HTTPException: _http_error, Exception: _any_error},
     )
     app.router.redirect_slashes = False
@@ -57,9 +58,10 @@ def shape_of(path: str) -> ErrorShape:
     return anthropic_error if is_anthropic else openai_body
 
 
-def _routes(server: ServerContext) -> Sequence[Route]:
+def routes_of(server: ServerContext) -> Sequence[Route]:
+    """All routes, each path in its one spelling."""
     chat = Exchange(server, OpenAIChat(server))
-    return [
+    routes = [
         Route("/chat/completions", chat.answer, methods=["POST"]),
         *anthropic.routes(server),
         *responses.routes(server),
@@ -71,6 +73,7 @@ def _routes(server: ServerContext) -> Sequence[Route]:
         *metrics_route.routes(server),
         *root_page.routes(server),
     ]
+    return with_openapi(routes)
 
 
 def _http_error(request: Request, error: Exception) -> Response:

@@ -40,7 +40,7 @@ def routes(server: ServerContext) -> Sequence[Route]:
 
 
 @frozen
-class _Body:
+class EmbeddingsBody:
     inputs: tuple[RawPrompt, ...]
     dimensions: int | None
     shown: Callable[[Vector], object]
@@ -66,16 +66,16 @@ class _Embeddings:
         fields = await read_body(request, self._server.limits)
         model = fields.text("model")
         async with model_for(request, self._server.registry, model) as served:
-            body = _read(fields, served.vocab_size)
+            body = embeddings_body(fields, served.vocab_size)
             work = served.llm.embed(body.inputs, dimensions=body.dimensions, priority=body.priority)
             outputs = await while_connected(request.receive, work)
             return json_response(_shape(served.name, outputs, body), _notes(fields))
 
 
-def _read(fields: Fields, vocab_size: int) -> _Body:
+def embeddings_body(fields: Fields, vocab_size: int) -> EmbeddingsBody:
     """Raises InvalidRequestError naming the field, and the index of an input that is wrong."""
     shown = _as_base64 if fields.one_of("encoding_format", _FORMATS) == "base64" else _as_floats
-    return _Body(
+    return EmbeddingsBody(
         inputs=_inputs(fields.raw("input"), vocab_size),
         dimensions=fields.integer("dimensions", 1),
         shown=shown,
@@ -103,7 +103,7 @@ def _as_base64(vector: Vector) -> object:
     return b64encode(struct.pack(f"<{len(vector)}f", *vector)).decode()
 
 
-def _shape(model: str, outputs: Sequence[EmbeddingOutput], body: _Body) -> object:
+def _shape(model: str, outputs: Sequence[EmbeddingOutput], body: EmbeddingsBody) -> object:
     num_tokens = sum(output.usage.prompt_tokens for output in outputs)
     return {
         "object": "list",
