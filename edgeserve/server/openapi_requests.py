@@ -27,8 +27,19 @@ _TEXT: Schema = {"type": "string"}
 _TEXTS: Schema = {"type": "array", "items": _TEXT}
 _IDS: Schema = {"type": "array", "items": {"type": "integer", "minimum": 0}, "minItems": 1}
 _OBJECT: Schema = {"type": "object"}
-_OBJECTS: Schema = {"type": "array", "items": _OBJECT}
-_PARTS: Schema = {"anyOf": [_TEXT, _OBJECTS, {"type": "null"}]}
+_TEXT_PART: Schema = {
+    "type": "object",
+    "properties": {"type": {"enum": ["text", "input_text", "output_text"]}, "text": _TEXT},
+    "required": ["type", "text"],
+}
+_OTHER_PART: Schema = {"type": "object", "properties": {"type": _TEXT}, "required": ["type"]}
+_PARTS: Schema = {
+    "anyOf": [
+        _TEXT,
+        {"type": "array", "items": {"anyOf": [_TEXT_PART, _OTHER_PART]}},
+        {"type": "null"},
+    ]
+}
 _JSON_SCHEMA: Schema = {"anyOf": [_OBJECT, _TEXT, {"type": "boolean"}, {"type": "null"}]}
 _USER: Schema = {"role": "user", "content": "Hello!"}
 _SCHEMA_EXAMPLE: Schema = {"type": "object", "properties": {"name": {"type": "string"}}}
@@ -69,6 +80,8 @@ _FORMS: Mapping[str, Schema] = {
     "mirostat": {"enum": [0, 2, None]},
     "best_of": {"type": ["integer", "null"], "description": "n, where it is given"},
     "reasoning_effort": {"enum": [*EFFORTS, None]},
+    "tools": {"type": ["array", "null"], "items": _OBJECT},
+    "functions": {"type": ["array", "null"], "items": _OBJECT},
     "tool_choice": _CHOICE,
     "function_call": _CHOICE,
     "json_schema": _JSON_SCHEMA,
@@ -108,13 +121,14 @@ def _detokenize(body: Fields, **_: int) -> object:
 @frozen
 class BodyForm:
     """A reader of bodies, examples that try all that it reads, and what it does not say itself:
-    fields that must be there, the forms of those that are read raw."""
+    fields that must be there or of which one must, the forms of those that are read raw."""
 
     read: Callable[..., object]
     examples: Sequence[Body]
     required: Sequence[str] = ()
     forms: Mapping[str, Schema] = field(default_factory=dict[str, Schema])
     streams: bool = True
+    one_required: Sequence[str] = ()
 
     def schema(self) -> Schema:
         """Other fields may be there: the answer's header lists them as ignored."""
@@ -126,7 +140,9 @@ class BodyForm:
             self.read(body, vocab_size=_ANY_VOCABULARY)
 
         found = schemas_of(read, self.examples)
+        choices = [{"required": [name]} for name in self.one_required]
         return {
+            **({"anyOf": choices} if choices else {}),
             "type": "object",
             "properties": {name: self._field(name, found[name]) for name in sorted(found)},
             "required": list(self.required),
@@ -185,8 +201,7 @@ _INFILL = BodyForm(
         {"input_prefix": "[", "max_tokens": 8, "response_format": _FORM},
         {"input_prefix": "[", "max_tokens": 8, **_STRUCTURED},
     ),
-    (),
-    _LOGPROBS,
+    forms=_LOGPROBS,
 )
 _ASKED: Body = {"max_tokens": 64, "messages": [_USER]}
 _MESSAGES = BodyForm(
@@ -213,6 +228,29 @@ _MESSAGES = BodyForm(
         "system": _PARTS,
     },
 )
+_ITEMS: Sequence[Schema] = (
+    {
+        "type": "object",
+        "properties": {
+            "type": {"const": "message"},
+            "role": {"enum": ["user", "system", "developer", "assistant"]},
+            "content": _PARTS,
+        },
+        "required": ["role", "content"],
+    },
+    {
+        "type": "object",
+        "properties": {
+            "type": {"type": "string", "pattern": "^reasoning$|_(call|call_output)$"},
+            "call_id": _TEXT,
+            "name": _TEXT,
+            "arguments": _TEXT,
+            "output": _PARTS,
+        },
+        "required": ["type"],
+    },
+    {"type": "object", "properties": {"id": _TEXT}, "required": ["id"]},
+)
 _RESPONSES = BodyForm(
     _responses,
     (
@@ -229,9 +267,11 @@ _RESPONSES = BodyForm(
             "text": {"format": {"type": "json_schema", "schema": _SCHEMA_EXAMPLE}},
         },
     ),
-    (),
-    {
-        "input": {"anyOf": [_TEXT, _OBJECTS, {"type": "null"}]},
+    one_required=("input", "previous_response_id"),
+    forms={
+        "input": {
+            "anyOf": [_TEXT, {"type": "array", "items": {"anyOf": _ITEMS}}, {"type": "null"}]
+        },
         "background": {"enum": [False, None]},
         "conversation": {"type": "null"},
         "prompt": {"type": "null"},
@@ -248,7 +288,12 @@ BODIES: Mapping[str, BodyForm] = {
     "/embeddings": BodyForm(
         _embeddings, ({"input": "Hello!"},), ("input",), {"input": _PROMPT}, streams=False
     ),
-    "/tokenize": BodyForm(_tokenize, ({"content": "Hello!"},), streams=False),
+    "/tokenize": BodyForm(
+        _tokenize,
+        ({"content": "Hello!"}, {"prompt": "Hello!"}),
+        one_required=("content", "prompt"),
+        streams=False,
+    ),
     "/detokenize": BodyForm(
         _detokenize,
         ({"tokens": [1, 2]},),
