@@ -193,6 +193,15 @@ def test_values_that_are_fine(ask: Any, name: str, value: Any) -> None:
     assert "x-edgeserve-ignored" not in found.headers
 
 
+@pytest.mark.parametrize("url", ["/v1/chat/completions", "/v1/completions"])
+def test_a_field_named_with_spaces_is_listed_without_those_around(ask: Any, url: str) -> None:
+    """A header that begins or ends with a space is none, and would end the connection."""
+    found = ask(chat(prompt="a", **{" my own ": 1, "\t": 1, "last ": 1}), url)
+    listed = found.headers["x-edgeserve-ignored"]
+    assert listed == listed.strip()
+    assert listed.endswith("my own , ?, last")
+
+
 def test_fields_without_effect_are_listed(ask: Any) -> None:
     found = ask(chat(user="me", store=True, metadata={"a": 1}, service_tier="auto", top_logprobs=2))
     assert finish(found)
@@ -292,6 +301,7 @@ def test_a_byte_order_mark_does_no_harm(ask: Any) -> None:
         [{"content": "a"}],
         [{"role": "user", "content": [{"type": "audio", "audio": {}}]}],
         [{"role": "user", "content": [{"type": "text"}]}],
+        [{"role": "user", "content": [{"type": ["text"]}]}],
         [{"role": "user", "content": ["text"]}],
         [{"role": "user", "content": "a"}, {"role": "assistant", "tool_calls": [{}]}],
         [{"role": "user", "content": "a"}, {"role": "assistant", "tool_calls": "x"}],

@@ -152,8 +152,8 @@ def notes(body: Fields, turn: Turn) -> Mapping[str, str]:
 
 
 def header_text(text: str, most: int = 2000) -> str:
-    """A text as a header may carry it: printable ASCII, and not too much of it."""
-    plain = "".join(c if " " <= c <= "~" else "?" for c in text)
+    """A text as a header may carry it: printable ASCII, no space around it, not too much of it."""
+    plain = "".join(c if " " <= c <= "~" else "?" for c in text).strip()
     return plain if len(plain) <= most else f"{plain[:most]}..."
 
 

@@ -25,7 +25,7 @@ _ROLES = {
     "function": "tool",
 }
 _TEXT_PARTS = {"text": "text", "input_text": "text", "output_text": "text", "refusal": "refusal"}
-_IMAGE_PARTS = frozenset(("image_url", "input_image", "image"))
+_IMAGE_PARTS = ("image_url", "input_image", "image")  # no set: a type may be what has no hash
 _KEPT = ("name", "tool_call_id", "reasoning_content", "reasoning")
 
 

@@ -134,7 +134,7 @@ def _answer(described: _Operation, streams: bool) -> dict[str, object]:
     else:
         content = {_JSON: {"schema": ref(described.answer)}}
     if streams:
-        content[_STREAM] = {"schema": _TEXT}
+        content[_STREAM] = {}
     told = {f"x-edgeserve-{what}": {"schema": _TEXT} for what in _TOLD} if streams else {}
     headers = {"x-request-id": {"$ref": "#/components/headers/RequestId"}, **told}
     return {"description": described.summary, "headers": headers, "content": content}
