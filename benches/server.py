@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import compileall
 import json
 import socket
 import statistics
@@ -28,6 +29,7 @@ from pathlib import Path
 import httpx
 from load import WORDS
 
+import edgeserve
 from edgeserve import AsyncLLM
 
 WANTED = {1: 1.05, 16: 1.15}
@@ -230,6 +232,8 @@ def main() -> None:
     if args.answer_lines:
         asyncio.run(answer_lines(args.model))
         return
+    # As an installer leaves them; see start.py.
+    compileall.compile_dir(Path(edgeserve.__file__).parent, quiet=1)
     found = measure(args)
     if args.json is not None:
         args.json.write_text(json.dumps(found, indent=1), encoding="utf-8")
