@@ -96,7 +96,7 @@ def test_a_fork_in_the_middle_of_another_threads_step_does_not_hang(path: str) -
             assert go_on.wait(SECONDS)
 
         runner.on_execute = wait
-        llm._model.engine._runner = runner  # pyright: ignore[reportPrivateUsage]
+        llm._model.engine._forward._runner = runner  # pyright: ignore[reportPrivateUsage]
         thread = threading.Thread(target=lambda: llm.generate("the inn", max_tokens=1))
         thread.start()
         assert in_step.wait(SECONDS)
