@@ -73,8 +73,15 @@ static void check_rope_tables(void) {
                           .vocab_size = 1,
                           .max_rows = ROWS,
                           .max_position = MOST_POSITIONS};
-    const es_batch batch = {
-        zeros, positions, first_row, zeros, zeros, NULL, ROWS, ROWS, MOST_POSITIONS / ES_KV_BLOCK};
+    const es_batch batch = {.token_ids = zeros,
+                            .positions = positions,
+                            .first_row = first_row,
+                            .n_logits_rows = zeros,
+                            .n_hidden_rows = zeros,
+                            .block_tables = zeros,
+                            .n_rows = ROWS,
+                            .n_groups = ROWS,
+                            .table_stride = MOST_POSITIONS / ES_KV_BLOCK};
     es_executor *executor = NULL;
     CHECK(es_executor_create(&plan, 1, NULL, 1, &executor) == ES_OK, "a plan of rope tables");
     CHECK(es_step(executor, &batch) == ES_OK, "a step of rope tables");
