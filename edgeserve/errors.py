@@ -111,16 +111,6 @@ class DraftVocabularyError(EdgeServeError):
         )
 
 
-class NotYetError(EdgeServeError):
-    """A documented option whose implementation has not landed: refused, never ignored."""
-
-    exit_code = 2
-
-    def __init__(self, feature: str) -> None:
-        self.feature = feature
-        super().__init__(f"{feature} is not available yet in this version")
-
-
 class TemplateError(EdgeServeError):
     """A chat template failed, ran past its bounds, or refused the conversation."""
 

@@ -65,7 +65,7 @@ class ChatTurn:
 async def open_turn(server: ServerContext, served: Served, task: ChatTask) -> ChatTurn:
     """Renders, tokenises and checks, and queues the request.
 
-    Raises InvalidRequestError, ContextLengthError, TemplateError, QueueFullError, NotYetError.
+    Raises InvalidRequestError, ContextLengthError, TemplateError, QueueFullError.
     """
     prepared = await asyncio.to_thread(prepare_chat, served, task, server.strict_templates)
     choices = range(task.params.n)

@@ -102,7 +102,7 @@ def problem_of(error: BaseException) -> Problem:
             return _bad(error, "messages", "context_length_exceeded")
         case errors.InvalidRequestError():
             return _bad(error, error.parameter, None)
-        case errors.NotYetError() | errors.TemplateError() | errors.NothingAllowedError():
+        case errors.TemplateError() | errors.NothingAllowedError():
             return _bad(error, None, None)
         case errors.OutOfBlocksError():
             return _bad(error, "messages", "context_length_exceeded")
