@@ -7,11 +7,12 @@ The format is OpenAI's "harmony": [<|start|>assistant][ to=NAME]<|channel|>CHANN
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 
 from edgeserve.answer_parts import AnswerPart, ContentDelta, ReasoningDelta
 from edgeserve.text.call_writer import CallWriter
-from edgeserve.text.text_scanner import Reading, TextScanner
+from edgeserve.text.part_reader import PartReader
+from edgeserve.text.text_scanner import Reading
 from edgeserve.text.tool_descriptions import Tool
 
 _MESSAGE = "<|message|>"
@@ -25,29 +26,20 @@ class HarmonyParser:
     """The parts of one answer, however it is cut into pieces. Never raises on any text."""
 
     def __init__(self, tools: Sequence[Tool]) -> None:
-        self._text = TextScanner()
-        self._parts: list[AnswerPart] = []
+        self._reader = PartReader()
+        self._text, self._parts = self._reader.text, self._reader.parts
         self.in_reasoning = False
         """Whether what came so far ends within reasoning."""
         self._calls = CallWriter({tool.name: tool for tool in tools}, self._parts.append)
-        self._reader: Generator[None, None, None] = self._read()
-        next(self._reader, None)
+        self._reader.begin(self._read())
 
     def feed(self, text: str) -> list[AnswerPart]:
         """What the answer's next piece adds."""
-        self._text.supply(text)
-        return self._advance()
+        return self._reader.feed(text)
 
     def finish(self) -> list[AnswerPart]:
         """What was held back, once no more can come."""
-        self._text.end()
-        return self._advance()
-
-    def _advance(self) -> list[AnswerPart]:
-        next(self._reader, None)
-        parts = list(self._parts)
-        self._parts.clear()
-        return parts
+        return self._reader.finish()
 
     def _read(self) -> Reading[None]:
         text = self._text

@@ -6,11 +6,10 @@ only: tags in a prompt are text.
 
 from __future__ import annotations
 
-from collections.abc import Generator
-
 from edgeserve.answer_parts import AnswerPart, ContentDelta, ReasoningDelta
 from edgeserve.frozen import frozen
-from edgeserve.text.text_scanner import Reading, TextScanner
+from edgeserve.text.part_reader import PartReader
+from edgeserve.text.text_scanner import Reading
 
 
 @frozen
@@ -56,31 +55,22 @@ class ReasoningParser:
 
     def __init__(self, tags: ReasoningTags, *, opened: bool) -> None:
         self._tags = tags
-        self._text = TextScanner()
-        self._parts: list[AnswerPart] = []
+        self._reader = PartReader()
+        self._text, self._parts = self._reader.text, self._reader.parts
         self._space = ""
         self.in_reasoning = opened
         """Whether what came so far ends within reasoning."""
         self.undecided = not opened
         """Whether nothing has shown yet if there is reasoning."""
-        self._reader: Generator[None, None, None] = self._read()
-        next(self._reader, None)
+        self._reader.begin(self._read())
 
     def feed(self, text: str) -> list[AnswerPart]:
         """What the answer's next piece adds."""
-        self._text.supply(text)
-        return self._advance()
+        return self._reader.feed(text)
 
     def finish(self) -> list[AnswerPart]:
         """What was held back, once no more can come."""
-        self._text.end()
-        return self._advance()
-
-    def _advance(self) -> list[AnswerPart]:
-        next(self._reader, None)
-        parts = list(self._parts)
-        self._parts.clear()
-        return parts
+        return self._reader.finish()
 
     def _read(self) -> Reading[None]:
         text, tags = self._text, self._tags

@@ -6,14 +6,15 @@ only: a prompt's tags are nobody's calls.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 
 from edgeserve.answer_parts import AnswerPart, ContentDelta
 from edgeserve.text.call_writer import CallWriter
 from edgeserve.text.json_calls import read_named, read_objects
 from edgeserve.text.literal_calls import read_literals
+from edgeserve.text.part_reader import PartReader
 from edgeserve.text.tagged_calls import read_tagged
-from edgeserve.text.text_scanner import Reading, TextScanner
+from edgeserve.text.text_scanner import Reading
 from edgeserve.text.tool_descriptions import Tool
 from edgeserve.text.tool_formats import (
     GENERIC,
@@ -37,32 +38,23 @@ class ToolCallParser:
     def __init__(self, form: TextFormat, tools: Sequence[Tool]) -> None:
         self._form = form
         self._marks = tuple(mark.strip() for mark in marks_of(form))
-        self._text = TextScanner()
-        self._parts: list[AnswerPart] = []
+        self._reader = PartReader()
+        self._text, self._parts = self._reader.text, self._reader.parts
         self._space = ""  # white space that is text only if text follows it
         self._after_call = False
         self._calls = CallWriter({tool.name: tool for tool in tools}, self._parts.append)
-        self._reader: Generator[None, None, None] = self._read()
-        next(self._reader, None)
+        self._reader.begin(self._read())
 
     def feed(self, text: str) -> list[AnswerPart]:
         """What the answer's next piece adds."""
-        self._text.supply(text)
-        return self._advance()
+        return self._reader.feed(text)
 
     def finish(self) -> list[AnswerPart]:
         """What was held back, once no more can come."""
-        self._text.end()
-        parts = self._advance()
+        parts = self._reader.finish()
         if self._space and not self._after_call:
             parts.append(ContentDelta(self._space))
         self._space = ""
-        return parts
-
-    def _advance(self) -> list[AnswerPart]:
-        next(self._reader, None)
-        parts = list(self._parts)
-        self._parts.clear()
         return parts
 
     # --- where calls are -----------------------------------------------------------------------
