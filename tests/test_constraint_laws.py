@@ -16,8 +16,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from edgeserve.engine.live_request import Request
 from edgeserve.engine.speculation.forced import Forced
 from edgeserve.engine.speculation.speculator import FixedLength, Speculator
+from edgeserve.errors import ConstraintLimitError
+from edgeserve.text import matcher
+from edgeserve.text.constraint import ConstraintCompiler
 from edgeserve.types import Constraint, RequestOutput, SamplingParams
 
 from .engine_harness import VOCAB_SIZE, Harness, make_engine, poison_reused_blocks, uneven_clock
@@ -177,3 +181,21 @@ def test_a_constraint_that_was_not_compiled_is_refused() -> None:
     params = replace(SamplingParams(), constraint=CONSTRAINTS[0])
     with pytest.raises(InvalidRequestError, match="compiled"):
         engine_of().add_request(Request("a", None, (5,), params, 0))
+
+
+def test_a_constraint_past_the_limits_fails_its_request_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An object is begun with few items of the parser, and goes on with four for each member."""
+    monkeypatch.setattr(matcher, "_MAX_ITEMS", 100)
+    members = {f"member {number}": {"type": "boolean"} for number in range(100)}
+    asked = Constraint.json_schema({"type": "object", "properties": members})
+    compiled = ConstraintCompiler(TOKENIZER).compile(asked)
+    params = SamplingParams(temperature=1.0, max_tokens=40, constraint=asked)
+    bench = Harness(make_engine(FakeRunner(hashed_logits(VOCAB_SIZE), num_blocks=64)))
+    bench.engine.add_request(Request("many", None, (3, 4), params, 1, constraint=compiled))
+    bench.add("other", [5, 6], SamplingParams(temperature=0.0, max_tokens=8))
+    bench.run()
+    assert isinstance(bench.errors.pop("many"), ConstraintLimitError)
+    assert bench.errors == {}
+    assert len(bench.outputs["other"].outputs[0].token_ids) == 8
