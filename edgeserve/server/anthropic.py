@@ -16,12 +16,12 @@ from edgeserve.server.anthropic_shapes import blocks_of, stop_of, usage_of
 from edgeserve.server.arriving import model_for
 from edgeserve.server.chat_turn import count_prompt_tokens
 from edgeserve.server.context import ServerContext
-from edgeserve.server.errors import Problem, problem_of
-from edgeserve.server.exchange import GONE, Asked, Exchange, error_response, json_response
+from edgeserve.server.errors import Problem
+from edgeserve.server.exchange import Asked, Exchange, answered, json_response
 from edgeserve.server.fields import Fields
 from edgeserve.server.limits import read_body
 from edgeserve.server.models import Served
-from edgeserve.server.sse import ClientGoneError, named_frame
+from edgeserve.server.sse import named_frame
 from edgeserve.server.turn import Answer, Turn
 
 
@@ -86,15 +86,12 @@ class TokenCounting:
         self._server = server
 
     async def answer(self, request: Request) -> Response:
-        try:
-            body = await read_body(request, self._server.limits)
-            model = body.text("model")
-            async with model_for(request, self._server.registry, model) as served:
-                task = anthropic_body(body, vocab_size=served.vocab_size).task
-                strict = self._server.strict_templates
-                count = await asyncio.to_thread(count_prompt_tokens, served, task, strict)
-                return json_response({"input_tokens": count})
-        except ClientGoneError:
-            return GONE
-        except Exception as error:  # the boundary: whatever broke, the client gets a body of it
-            return error_response(problem_of(error), anthropic_error)
+        return await answered(self._answer(request), anthropic_error)
+
+    async def _answer(self, request: Request) -> Response:
+        body = await read_body(request, self._server.limits)
+        async with model_for(request, self._server.registry, body.text("model")) as served:
+            task = anthropic_body(body, vocab_size=served.vocab_size).task
+            strict = self._server.strict_templates
+            count = await asyncio.to_thread(count_prompt_tokens, served, task, strict)
+            return json_response({"input_tokens": count})

@@ -16,11 +16,11 @@ from edgeserve.frozen import frozen
 from edgeserve.server.arriving import model_for
 from edgeserve.server.completion_body import RawPrompt, prompts_of
 from edgeserve.server.context import ServerContext
-from edgeserve.server.errors import problem_of
-from edgeserve.server.exchange import GONE, error_response, header_text, json_response
+from edgeserve.server.errors import Problem, problem_of
+from edgeserve.server.exchange import answered, header_text, json_response
 from edgeserve.server.fields import Fields
 from edgeserve.server.limits import read_body
-from edgeserve.server.sse import ClientGoneError, while_connected
+from edgeserve.server.sse import while_connected
 from edgeserve.types import EmbeddingOutput
 
 _MAX_INPUTS = 2048
@@ -52,15 +52,7 @@ class _Embeddings:
         self._server = server
 
     async def answer(self, request: Request) -> Response:
-        try:
-            return await self._answer(request)
-        except ClientGoneError:
-            return GONE
-        except Exception as error:  # the boundary: whatever broke, the client gets a body of it
-            problem = problem_of(error)
-            if problem.param in _OF_THE_TEXT:
-                problem = replace(problem, param="input")
-            return error_response(problem)
+        return await answered(self._answer(request), told=_told)
 
     async def _answer(self, request: Request) -> Response:
         fields = await read_body(request, self._server.limits)
@@ -70,6 +62,12 @@ class _Embeddings:
             work = served.llm.embed(body.inputs, dimensions=body.dimensions, priority=body.priority)
             outputs = await while_connected(request.receive, work)
             return json_response(_shape(served.name, outputs, body), _notes(fields))
+
+
+def _told(error: BaseException) -> Problem:
+    """A text's own fault is that of the field which the text came in."""
+    problem = problem_of(error)
+    return replace(problem, param="input") if problem.param in _OF_THE_TEXT else problem
 
 
 def embeddings_body(fields: Fields, vocab_size: int) -> EmbeddingsBody:

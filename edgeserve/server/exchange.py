@@ -7,10 +7,10 @@ away are handled here.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import replace
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import msgspec
 from starlette.requests import Request
@@ -27,7 +27,9 @@ from edgeserve.server.request_log import note, note_output
 from edgeserve.server.sse import ClientGoneError, EventStream, comment_frames, while_connected
 from edgeserve.server.turn import Answer, ChatTask, Turn, whole_answer
 
-GONE = Response(status_code=499)
+Answered = TypeVar("Answered", bound=Response | EventStream)
+
+_GONE = Response(status_code=499)
 """For a client that is not there any more; nobody reads it."""
 
 
@@ -73,12 +75,7 @@ class Exchange:
         self._surface = surface
 
     async def answer(self, request: Request) -> Response | EventStream:
-        try:
-            return await self._answer(request)
-        except ClientGoneError:
-            return GONE
-        except Exception as error:  # the boundary: whatever broke, the client gets a body of it
-            return error_response(problem_of(error), self._surface.error_body)
+        return await answered(self._answer(request), self._surface.error_body)
 
     async def _answer(self, request: Request) -> Response | EventStream:
         body = await read_body(request, self._server.limits)
@@ -159,6 +156,20 @@ def header_text(text: str, most: int = 2000) -> str:
 
 def json_response(value: object, headers: Mapping[str, str] | None = None) -> Response:
     return Response(msgspec.json.encode(value), headers=headers, media_type="application/json")
+
+
+async def answered(
+    answer: Awaitable[Answered],
+    error_body: ErrorShape = openai_body,
+    told: Callable[[BaseException], Problem] = problem_of,
+) -> Answered | Response:
+    """The boundary of every route: whatever broke, the client gets a body of what it is `told`."""
+    try:
+        return await answer
+    except ClientGoneError:
+        return _GONE
+    except Exception as error:
+        return error_response(told(error), error_body)
 
 
 def error_response(problem: Problem, body: ErrorShape = openai_body) -> Response:

@@ -24,7 +24,7 @@ from edgeserve.server.completion_body import (
 from edgeserve.server.constraint_fields import naming_field
 from edgeserve.server.context import ServerContext
 from edgeserve.server.errors import openai_body, problem_of
-from edgeserve.server.exchange import GONE, error_response, header_text, json_response
+from edgeserve.server.exchange import answered, header_text, json_response
 from edgeserve.server.fields import Fields
 from edgeserve.server.legacy_logprobs import legacy_logprobs
 from edgeserve.server.limits import read_body
@@ -34,7 +34,6 @@ from edgeserve.server.request_log import note, note_output
 from edgeserve.server.shapes import timings_shape, usage_shape
 from edgeserve.server.sse import (
     DONE,
-    ClientGoneError,
     EventStream,
     comment_frames,
     data_frame,
@@ -56,12 +55,7 @@ class _Completions:
         self._read = read
 
     async def answer(self, request: Request) -> Response | EventStream:
-        try:
-            return await self._answer(request)
-        except ClientGoneError:
-            return GONE
-        except Exception as error:  # the boundary: whatever broke, the client gets a body of it
-            return error_response(problem_of(error))
+        return await answered(self._answer(request))
 
     async def _answer(self, request: Request) -> Response | EventStream:
         fields = await read_body(request, self._server.limits)

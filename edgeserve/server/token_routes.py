@@ -15,12 +15,10 @@ from edgeserve.server.arriving import model_for
 from edgeserve.server.chat_body import chat_body
 from edgeserve.server.chat_turn import render_chat
 from edgeserve.server.context import ServerContext
-from edgeserve.server.errors import problem_of
-from edgeserve.server.exchange import GONE, error_response, json_response
+from edgeserve.server.exchange import answered, json_response
 from edgeserve.server.fields import Fields
 from edgeserve.server.limits import read_body
 from edgeserve.server.models import Served
-from edgeserve.server.sse import ClientGoneError
 
 Work = Callable[[ServerContext, Fields, Served], object]
 
@@ -37,26 +35,24 @@ def routes(server: ServerContext) -> Sequence[Route]:
 def _endpoint(server: ServerContext, work: Work) -> Callable[[Request], Awaitable[Response]]:
     """A route whose work computes, beside the event loop."""
 
+    async def answer(request: Request) -> Response:
+        body = await read_body(request, server.limits)
+        async with model_for(request, server.registry, body.text("model")) as served:
+            return json_response(await asyncio.to_thread(work, server, body, served))
+
     async def endpoint(request: Request) -> Response:
-        try:
-            body = await read_body(request, server.limits)
-            async with model_for(request, server.registry, body.text("model")) as served:
-                return json_response(await asyncio.to_thread(work, server, body, served))
-        except ClientGoneError:
-            return GONE
-        except Exception as error:  # the boundary: whatever broke, the client gets a body of it
-            return error_response(problem_of(error))
+        return await answered(answer(request))
 
     return endpoint
 
 
 def _tokenizer_info(server: ServerContext) -> Callable[[Request], Awaitable[Response]]:
+    async def answer(request: Request) -> Response:
+        async with server.registry.use(request.query_params.get("model")) as served:
+            return json_response(tokenizer_info(served))
+
     async def endpoint(request: Request) -> Response:
-        try:
-            async with server.registry.use(request.query_params.get("model")) as served:
-                return json_response(tokenizer_info(served))
-        except Exception as error:  # the boundary, as above
-            return error_response(problem_of(error))
+        return await answered(answer(request))
 
     return endpoint
 
