@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -99,6 +100,48 @@ def test_it_says_where_what_and_what_it_keeps(path: Path, tmp_path: Path) -> Non
         assert fact in line
     assert "user_agent='me' ignored: user" in said
     assert "the inn" not in said
+
+
+STRICT = """{% for m in messages %}{% if m.role == 'system' and not loop.first %}
+{{ raise_exception('system comes first') }}{% endif %}{{ m.role }}: {{ m.content }}
+{% endfor %}assistant:"""
+
+
+def test_what_is_asked_of_it_reaches_the_server(path: Path, tmp_path: Path) -> None:
+    template = tmp_path / "template.jinja"
+    template.write_text(STRICT, encoding="utf-8")
+    options = ["--strict-templates", "--chat-template", str(template), "--api-key", "a key"]
+    options += ["--log-format", "json", "--allow-host", "an.example", "--cors"]
+    options += ["--max-body-size", "2000", "--speculation", "off", "--max-queued-requests", "7"]
+    late = [*USER, {"role": "system", "content": "be brief"}, *USER]
+    with serving(path, tmp_path, *options) as (program, url):
+        with httpx.Client(base_url=url, headers={"Authorization": "Bearer a key"}) as client:
+            chat = "/v1/chat/completions"
+            assert client.post(chat, json=BODY).status_code == 200
+            assert httpx.post(f"{url}{chat}", json=BODY).status_code == 401
+            refused = client.post(chat, json={**BODY, "messages": late})
+            assert (refused.status_code, "system comes first" in refused.text) == (400, True)
+            assert client.post(chat, json={**BODY, "user": "u" * 2000}).status_code == 413
+            foreign = {"Host": "an.example", "Origin": "https://a.page"}
+            assert client.post(chat, json=BODY, headers=foreign).status_code == 200
+            assert client.get("/v1/models", headers={"Host": "evil.com"}).status_code == 403
+        assert program.end() == 0
+    objects = [json.loads(line) for line in program.said.splitlines() if line.startswith("{")]
+    assert [each["status"] for each in objects if "status" in each] == [
+        200,
+        401,
+        400,
+        413,
+        200,
+        403,
+    ]
+
+
+def test_a_quiet_one_logs_no_requests(path: Path, tmp_path: Path) -> None:
+    with serving(path, tmp_path, "--log-level", "warning") as (program, url):
+        assert httpx.post(f"{url}/v1/chat/completions", json=BODY).status_code == 200
+        assert program.end() == 0
+    assert "chat/completions" not in program.said
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
