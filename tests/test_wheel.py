@@ -78,7 +78,8 @@ def test_wheel_holds_the_package_the_library_and_nothing_else(wheel: Path) -> No
     suffixes = {".py", ".toml", ".typed", ".tcss"}
     # rglob does not enter the symlink edgeserve/models: its files come from the real folder.
     sources = {path.relative_to(ROOT) for path in (ROOT / "edgeserve").rglob("*")}
-    sources |= {Path("edgeserve") / path.relative_to(ROOT) for path in (ROOT / "models").rglob("*")}
+    for linked in (ROOT / "models", ROOT / "tui"):
+        sources |= {Path("edgeserve") / path.relative_to(ROOT) for path in linked.rglob("*")}
     expected = {path.as_posix() for path in sources if path.suffix in suffixes}
     assert in_package == expected | GENERATED
 

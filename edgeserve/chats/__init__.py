@@ -1,0 +1,1 @@
+"""Conversations on disk: kept, searched, exported. Knows no engine and no screen."""
