@@ -66,31 +66,34 @@ def _split(text: str) -> list[str]:
 
 
 class _Gate:
-    """Open, or held: then each `let` lets one through."""
+    """Open, or held: then each `let` lets one through, and waits until it was dealt with."""
 
     def __init__(self) -> None:
         self._held = False
         self._allowed = 0
-        self._passed = 0
+        self._done = 0
         self._changed = asyncio.Condition()
 
     async def wait(self) -> None:
         async with self._changed:
             await self._changed.wait_for(lambda: not self._held or self._allowed > 0)
             self._allowed = max(0, self._allowed - 1)
-            self._passed += 1
+
+    async def done(self) -> None:
+        """What went through was dealt with."""
+        async with self._changed:
+            self._done += 1
             self._changed.notify_all()
 
     def hold(self) -> None:
         self._held = True
 
     async def let(self, count: int) -> None:
-        """Returns when so many have gone through."""
         async with self._changed:
-            wanted = self._passed + count
+            wanted = self._done + count
             self._allowed += count
             self._changed.notify_all()
-            await self._changed.wait_for(lambda: self._passed >= wanted)
+            await self._changed.wait_for(lambda: self._done >= wanted)
 
     async def release(self) -> None:
         async with self._changed:
@@ -117,9 +120,11 @@ class FakeAnswer:
                 yield AnswerEnd("stopped", prompt_tokens=10, answer_tokens=self._taken, seed=7)
                 return
             if isinstance(event, EdgeServeError):
+                await self._gate.done()
                 raise event
             self._taken += isinstance(event, AnswerPiece)
             yield event
+            await self._gate.done()  # whoever iterates has taken it and asks for more
 
     async def stop(self) -> None:
         self._stop.set()
@@ -174,7 +179,7 @@ class FakeClient:
         self._answering.hold()
 
     async def let(self, count: int = 1) -> None:
-        """So many events of answers go out; returns when they did."""
+        """So many events of answers go out; returns when they were taken."""
         await self._answering.let(count)
 
     async def release(self) -> None:
@@ -200,10 +205,12 @@ class FakeClient:
             raise ModelNotFoundError(f"{name}: there is no such model here")
         for report in self.loads.get(name, (LoadProgress("load", 1, 1),)):
             await self._loading.wait()
+            await self._loading.done()
             if isinstance(report, EdgeServeError):
                 raise report
             progress(report)
         await self._loading.wait()
+        await self._loading.done()
         self.model = replace(IN_USE, name=name)
         self.offered = [
             replace(each, here=True) if each.name == name else each for each in self.offered
