@@ -17,6 +17,7 @@ import httpx
 from edgeserve import AsyncLLM
 from edgeserve.server.address import Listening, base_url, bind
 from edgeserve.server.app import build_app
+from edgeserve.server.connections import ConnectionLimits
 from edgeserve.server.context import ServerContext
 from edgeserve.server.listener import make_server, serve
 from edgeserve.server.models import OneModel
@@ -74,12 +75,14 @@ def text_of(events: list[Any], index: int = 0) -> str:
 @contextmanager
 def real_server(path: Path | str, **options: Any) -> Iterator[tuple[str, AsyncLLM]]:
     """(base URL, model) of a server on a free port, on a thread of its own. `context` among the
-    options is ServerContext's."""
+    options is ServerContext's, `limits` are its connections'."""
     context = options.pop("context", {})
+    limits = options.pop("limits", ConnectionLimits())
     listening = Listening(port=0, shutdown_seconds=1)
     bound = bind(listening)
     model = OneModel("tiny", ("gpt-*",), created=1)
-    server = make_server(build_app(replace(ServerContext(model), **context)), listening)
+    app = build_app(replace(ServerContext(model), **context))
+    server = make_server(app, listening, limits)
     loaded: queue.SimpleQueue[AsyncLLM] = queue.SimpleQueue()
 
     async def run() -> None:

@@ -26,8 +26,8 @@ from edgeserve.server.residency import ResidencyLimits
 from edgeserve.server.sse import Pings
 from edgeserve.types import SamplingDefaults
 
+from .serve_program import Program
 from .server_harness import USER, events_of, text_of
-from .test_serve_command import Program
 from .tiny_models import write_tiny_model
 
 BODY: dict[str, Any] = {"messages": USER, "max_tokens": 4, "seed": 1}

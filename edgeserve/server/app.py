@@ -32,6 +32,9 @@ from edgeserve.server.paths import OnePath, RequestIds
 from edgeserve.server.request_log import RequestLog
 from edgeserve.server.security import Security
 
+_SHOWN = 200
+"""Characters of a path that is told back."""
+
 
 def build_app(server: ServerContext) -> ASGIApp:
     """From the outside in: ids and the log's line, one path for all its spellings, who may ask."""
@@ -78,7 +81,7 @@ def routes_of(server: ServerContext) -> Sequence[Route]:
 
 def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    path = request.url.path
+    path = str(request.scope["path"])[:_SHOWN]
     if error.status_code == 404:
         problem = Problem(404, f"there is nothing at {path}; / lists what there is")
     elif error.status_code == 405:
@@ -90,4 +93,4 @@ def _http_error(request: Request, error: Exception) -> Response:
 
 
 def _any_error(request: Request, error: Exception) -> Response:
-    return error_response(problem_of(error), shape_of(request.url.path))
+    return error_response(problem_of(error), shape_of(request.scope["path"]))

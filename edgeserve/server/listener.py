@@ -9,6 +9,8 @@ import socket
 import sys
 import threading
 from collections.abc import Awaitable, Callable, Generator
+from functools import partial
+from typing import cast
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -16,17 +18,29 @@ from starlette.types import ASGIApp
 from edgeserve.async_llm import AsyncLLM
 from edgeserve.errors import EdgeServeError
 from edgeserve.server.address import Listening
+from edgeserve.server.connections import HEADER_BYTES, Connection, ConnectionLimits
 from edgeserve.server.many_models import ManyModels
 from edgeserve.server.models import OneModel
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_TICKS_A_LOOK = 10
+"""uvicorn ticks ten times a second."""
 _PREPARED_AFTER_SECONDS = 2.0
 _SWITCH_SECONDS = 0.0005
 """How long the engine's thread may keep the interpreter while an answer waits to be sent."""
 
 
 class _Server(uvicorn.Server):
-    """uvicorn's own raises the signal again when it has ended, and what follows is never done."""
+    """With limits on connections. uvicorn's own raises the signal again when it has ended, and what
+    follows is never done."""
+
+    async def on_tick(self, counter: int) -> bool:
+        if counter % _TICKS_A_LOOK == 0:
+            now = asyncio.get_running_loop().time()
+            for connection in tuple(self.server_state.connections):
+                if isinstance(connection, Connection):
+                    connection.look(now)
+        return await super().on_tick(counter)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None]:
@@ -41,9 +55,13 @@ class _Server(uvicorn.Server):
                 signal.signal(number, before[number])
 
 
-def make_server(app: ASGIApp, listening: Listening) -> uvicorn.Server:
+def make_server(
+    app: ASGIApp,
+    listening: Listening,
+    limits: ConnectionLimits = ConnectionLimits(),  # noqa: B008  frozen
+) -> uvicorn.Server:
     """What `serve` runs; its `should_exit` ends it."""
-    return _Server(_config(app, listening))
+    return _Server(_config(app, listening, limits))
 
 
 async def serve(
@@ -106,9 +124,11 @@ async def _prepare(arriving: asyncio.Future[AsyncLLM]) -> None:
         await asyncio.to_thread(llm.model.constraints.prepare)
 
 
-def _config(app: ASGIApp, listening: Listening) -> uvicorn.Config:
+def _config(app: ASGIApp, listening: Listening, limits: ConnectionLimits) -> uvicorn.Config:
     return uvicorn.Config(
         app,
+        http=cast("type[asyncio.Protocol]", partial(Connection, limits)),  # called, never looked at
+        h11_max_incomplete_event_size=HEADER_BYTES,
         log_config=None,
         log_level="warning",
         access_log=False,

@@ -15,6 +15,7 @@ from edgeserve.types import RequestOutput
 _log = logging.getLogger("edgeserve.server")
 _NOTE_HEADERS = (b"x-edgeserve-ignored", b"x-edgeserve-adjusted", b"x-edgeserve-relaxed")
 _MOST_REMEMBERED = 1000
+_MOST_OF_A_PATH = 200
 _QUIET = frozenset(("/health", "/metrics"))
 """What is asked for all the time, by machines."""
 
@@ -97,7 +98,7 @@ def _facts(scope: Scope, status: object, ms: float, notes: dict[str, object]) ->
     return {
         "id": scope["state"].get("request_id", "-"),
         "method": scope["method"],
-        "path": scope["path"],
+        "path": scope["path"][:_MOST_OF_A_PATH],
         "status": status,
         "ms": round(ms, 1),
         **notes,
