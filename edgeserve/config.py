@@ -29,8 +29,9 @@ _OLLAMA_SERVICE_DIRS = (
 class Config:
     """Folders and switches of one process.
 
-    `cache_dir` is ours to write. `hf_hub_cache` and the `*_dirs` belong to other programs and are
-    only read. `kernels` forces a kernel set by name; None lets the machine decide. `disk_cache`
+    `cache_dir` is ours to write, and so is `data_dir`, whose files nobody can make again; where it
+    is not said they lie in `cache_dir`. `hf_hub_cache` and the `*_dirs` belong to other programs
+    and are only read. `kernels` forces a kernel set by name; None lets the machine decide. `disk_cache`
     is how many bytes of prompts' keys and values may be kept on disk: none, unless it is said or
     the Config is read from the environment.
     """
@@ -47,6 +48,21 @@ class Config:
     kernels: str | None = None
     log_level: str = "warning"
     disk_cache: int = 0
+    data_dir: Path | None = None
+
+    @property
+    def chats_file(self) -> Path:
+        """Where conversations are kept."""
+        return self._own_data / "chats.db"
+
+    @property
+    def prompt_files_dir(self) -> Path:
+        """Where the user's own prompts are, Markdown files."""
+        return self._own_data / "prompts"
+
+    @property
+    def _own_data(self) -> Path:
+        return self.data_dir or self.cache_dir / "data"
 
     @property
     def models_dir(self) -> Path:
@@ -85,6 +101,7 @@ class Config:
             kernels=environ.get("EDGESERVE_KERNELS") or None,
             log_level=_log_level(environ.get("EDGESERVE_LOG_LEVEL", "")),
             disk_cache=_num_bytes("EDGESERVE_DISK_CACHE", environ, _DISK_CACHE_BYTES),
+            data_dir=folders.own_data(),
         )
 
 
@@ -143,6 +160,18 @@ class _Folders:
 
     def own_cache(self) -> Path:
         return self._path("EDGESERVE_CACHE") or self._platform_cache("edgeserve")
+
+    def own_data(self) -> Path:
+        chosen = self._path("EDGESERVE_DATA")
+        if chosen is not None:
+            return chosen
+        if self.platform == "win32":  # not in the cache's folder, which anybody may empty
+            local = self._path("LOCALAPPDATA") or self.home / "AppData" / "Local"
+            return local / "edgeserve-data"
+        if self.platform == "darwin" and "XDG_DATA_HOME" not in self.environ:
+            return self.home / "Library" / "Application Support" / "edgeserve"
+        shared = self._path("XDG_DATA_HOME") or self.home / ".local" / "share"
+        return shared / "edgeserve"
 
     def hub_cache(self) -> Path:
         for variable in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"):
