@@ -164,7 +164,8 @@ class RequestBuilder:
         forms, offered = self._forms, choice.offered(tools)
         shape = forms.shape(rendered.plain, offered)
         if shape is not None:
-            shape = replace(shape, shown_ids=self._shown_ids)
+            only = choice.mode == "required" and bool(offered)
+            shape = replace(shape, shown_ids=self._shown_ids, calls_only=only)
         held = self._holder.chat(
             params, schema, shape, offered, choice, asked.parallel_tool_calls, asked.thinking
         )

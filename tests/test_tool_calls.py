@@ -167,9 +167,15 @@ def form_of(family: str) -> ToolFormat:
     return form
 
 
-def parts_of(pieces: Sequence[str], form: ToolFormat, tools: Sequence[Tool] = TOOLS):
+def parts_of(
+    pieces: Sequence[str],
+    form: ToolFormat,
+    tools: Sequence[Tool] = TOOLS,
+    *,
+    calls_only: bool = False,
+):
     """What a reader says of these pieces, neighbours of one kind joined."""
-    reader = AnswerReader(AnswerShape(form=form, tools=tuple(tools)))
+    reader = AnswerReader(AnswerShape(form=form, tools=tuple(tools), calls_only=calls_only))
     parts = [part for piece in pieces for part in reader.feed(piece)]
     return joined(parts + reader.finish())
 
@@ -242,6 +248,26 @@ def test_a_cut_call_is_told_as_far_as_it_got(family: str) -> None:
         assert text_in(parts) in output  # a tag that was cut, at most
         if not calls[0].complete:
             assert len(calls) == 1
+
+
+@pytest.mark.parametrize("family", OUTPUTS)
+def test_a_cut_answer_that_must_call_has_no_text(family: str) -> None:
+    form, output = form_of(family), OUTPUTS[family]
+    for end in range(len(output) + 1):
+        parts = parts_of([output[:end]], form, calls_only=True)
+        assert text_in(parts) == ""
+        assert calls_in(parts) == calls_in(parts_of([output[:end]], form))
+        assert parts_of(characters(output[:end]), form, calls_only=True) == parts
+
+
+def test_the_tag_of_a_further_call_that_was_cut_is_no_text() -> None:
+    for cut in ("<", "<tool_", "\n<tool_call"):
+        for text in (f"<tool_call>{_STOP}</tool_call>{cut}", f"a <tool_call>{_STOP}{cut}"):
+            for pieces in ([text], characters(text)):
+                parts = parts_of(pieces, form_of("hermes"))
+                assert text_in(parts) == ("a" if text.startswith("a") else "")
+    said = f"<tool_call>{_STOP}</tool_call>1 <"
+    assert text_in(parts_of([said], form_of("hermes"))) == "1 <"
 
 
 @settings(max_examples=150, deadline=None)

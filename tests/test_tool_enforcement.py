@@ -14,7 +14,7 @@ from edgeserve import LLM, AsyncLLM
 from edgeserve.errors import ConstraintError
 from edgeserve.requests import ChatFields
 from edgeserve.text.thinking_matcher import Masks, ThinkingGate, ThinkingMatcher
-from edgeserve.types import RequestOutput, SamplingParams, ToolCallBegun
+from edgeserve.types import RequestOutput, SamplingParams, ToolCallBegun, calls_in
 
 from .tiny_models import write_tiny_model
 
@@ -74,8 +74,21 @@ def test_a_call_that_must_come_comes_and_fits_its_schema(llm: LLM) -> None:
     for seed in range(4):
         output = ask(llm, seed, tool_choice="required")
         assert output.tool_calls
-        assert output.text == "" or output.outputs[0].finish_reason == "length"
+        assert output.text == ""
         check_calls(output)
+
+
+def test_wherever_a_call_that_must_come_is_cut_no_text_is_left_and_none_was_streamed(
+    llm: LLM,
+) -> None:
+    for max_tokens in range(1, 40, 3):
+        asked = {"temperature": 5.0, "seed": 1, "max_tokens": max_tokens, "tools": TOOLS}
+        stream = llm.stream("the inn", tool_choice="required", **asked)
+        chunks = list(stream)
+        assert stream.output is not None
+        assert (stream.output.text, "".join(chunk.text for chunk in chunks)) == ("", "")
+        parts = [part for chunk in chunks for part in chunk.parts]
+        assert calls_in(parts) == stream.output.tool_calls
 
 
 def test_one_call_where_only_one_is_wanted(llm: LLM) -> None:

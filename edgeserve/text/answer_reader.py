@@ -23,6 +23,7 @@ class AnswerShape:
     opened: bool = False
     form: ToolFormat | None = None
     tools: tuple[Tool, ...] = ()
+    calls_only: bool = False
     shown_ids: frozenset[int] = frozenset()
 
     @property
@@ -39,6 +40,7 @@ class AnswerReader:
             HarmonyParser(shape.tools) if isinstance(shape.form, HarmonyFormat) else None
         )
         self._reasoning = self._calls = None
+        self._calls_only = shape.calls_only
         if self._harmony is None and shape.tags is not None:
             self._reasoning = ReasoningParser(shape.tags, opened=shape.opened)
         if shape.form is not None and shape.tools and not isinstance(shape.form, HarmonyFormat):
@@ -53,7 +55,7 @@ class AnswerReader:
     def feed(self, text: str) -> list[AnswerPart]:
         """What the answer's next piece adds."""
         if self._harmony is not None:
-            return self._harmony.feed(text)
+            return self._said(self._harmony.feed(text))
         if self._reasoning is None:
             return self._answer([ContentDelta(text)] if text else [])
         return self._answer(self._reasoning.feed(text))
@@ -61,9 +63,9 @@ class AnswerReader:
     def finish(self) -> list[AnswerPart]:
         """What was held back, once no more can come."""
         if self._harmony is not None:
-            return self._harmony.finish()
+            return self._said(self._harmony.finish())
         parts = self._answer(self._reasoning.finish() if self._reasoning is not None else [])
-        return parts + (self._calls.finish() if self._calls is not None else [])
+        return parts + (self._said(self._calls.finish()) if self._calls is not None else [])
 
     def _answer(self, parts: list[AnswerPart]) -> list[AnswerPart]:
         """Parts of which the text has been read for calls."""
@@ -72,4 +74,11 @@ class AnswerReader:
         found: list[AnswerPart] = []
         for part in parts:
             found += self._calls.feed(part.text) if isinstance(part, ContentDelta) else [part]
-        return found
+        return self._said(found)
+
+    def _said(self, parts: list[AnswerPart]) -> list[AnswerPart]:
+        """Without what is left of a call's tags where the answer was cut within them, if calls are
+        all that it may hold."""
+        if not self._calls_only:
+            return parts
+        return [part for part in parts if not isinstance(part, ContentDelta)]

@@ -65,8 +65,11 @@ class ToolCallParser:
             yield from self._read_bare(form)
         triggers = _triggers(form)
         while True:
-            trigger = yield from text.stream_until(triggers, self._say)
+            trigger = yield from text.value_until(triggers, self._say)
             if trigger is None:
+                if self._after_call:  # nothing but white space since: the next call's tag was cut
+                    text.drop_cut(triggers)
+                yield from text.stream_until((), self._say)
                 return
             start = text.mark(back=len(trigger))
             if (yield from self._read_calls(trigger)):
