@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache, partial
 from typing import cast
 
 from edgeserve.answer_schema import Parse, held_to
@@ -15,6 +16,7 @@ from edgeserve.errors import ConstraintError
 from edgeserve.frozen import frozen
 from edgeserve.text.answer_reader import AnswerShape
 from edgeserve.text.constraint import CompiledConstraint, ConstraintCompiler
+from edgeserve.text.end_tag import EndTag
 from edgeserve.text.thinking import Thinking
 from edgeserve.text.thinking_constraint import ThinkingConstraint
 from edgeserve.text.thinking_matcher import ThinkingGate
@@ -41,6 +43,7 @@ class AnswerHolder:
     def __init__(self, compiler: ConstraintCompiler, tokenizer: Tokenizer) -> None:
         self._compiler = compiler
         self._tokenizer = tokenizer
+        self._end_tag = lru_cache(maxsize=4)(partial(_end_tag, tokenizer))
 
     def text(self, params: SamplingParams, schema: object) -> Held:
         """An answer that is text alone. Raises ConstraintError."""
@@ -70,6 +73,8 @@ class AnswerHolder:
         compiled = self._compiled(params.constraint)
         relaxed += _told(compiled, owners)
         gate = self._gate(shape, thinking)
+        if gate is None and thinking.budget and shape is not None and shape.may_reason:
+            relaxed += ("reasoning_budget",)
         if gate is None or shape is None or (compiled is None and gate.budget is None):
             return Held(params, compiled, parse, relaxed)
         behind = ThinkingConstraint(gate, compiled, shape.opened)
@@ -119,25 +124,27 @@ class AnswerHolder:
         return None if asked is None else self._compiler.compile(asked)
 
     def _gate(self, shape: AnswerShape | None, thinking: Thinking) -> ThinkingGate | None:
-        """How reasoning ends; None where there is none, or its end is no single token."""
+        """How reasoning ends; None where there is none, or its end cannot be written."""
         if shape is None or shape.tags is None:
             return None
         tokenizer = self._tokenizer
-        opens, closes = (self._encoded(text) for text in (shape.tags.opens, shape.tags.closes))
-        if len(closes) != 1:
+        end = self._end_tag(shape.tags.closes)
+        if not end.can_be_written:
             return None
-        budget = 0 if thinking.wanted is False else thinking.budget
-        may_open = bool(opens) and (len(opens) == 1 or tokenizer.is_control(opens[0]))
+        opens = shape.tags.opens.strip()
+        ids = self._encoded(shape.tags.opens)
+        is_token = bool(ids) and (len(ids) == 1 or tokenizer.is_control(ids[0]))
         return ThinkingGate(
-            opens[0] if may_open else None,
-            closes[0],
+            ids[0] if is_token else None,
+            end,
             tokenizer.vocab_size,
             tokenizer.stop_ids,
-            budget,
+            0 if thinking.wanted is False else thinking.budget,
+            opens.encode(),
         )
 
     def _encoded(self, text: str) -> list[int]:
-        return self._tokenizer.encode(text, parse_special=True, add_special=False)
+        return _encoded(self._tokenizer, text)
 
     def _spelled(self, text: str) -> list[str | int]:
         """A text as texts and the ids of control tokens in it."""
@@ -146,6 +153,15 @@ class AnswerHolder:
             before, _, text = text.partition(self._tokenizer.token_text(token_id))
             found += [before, token_id]
         return [*found, text]
+
+
+def _encoded(tokenizer: Tokenizer, text: str) -> list[int]:
+    return tokenizer.encode(text, parse_special=True, add_special=False)
+
+
+def _end_tag(tokenizer: Tokenizer, text: str) -> EndTag:
+    encode = partial(_encoded, tokenizer)
+    return EndTag(text, encode, tokenizer.token_bytes, tokenizer.vocab_size)
 
 
 def _told(compiled: CompiledConstraint | None, owners: Sequence[str] = ()) -> tuple[str, ...]:

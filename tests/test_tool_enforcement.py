@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import jsonschema
 import numpy as np
@@ -13,6 +14,8 @@ import pytest
 from edgeserve import LLM, AsyncLLM
 from edgeserve.errors import ConstraintError
 from edgeserve.requests import ChatFields
+from edgeserve.text.end_tag import EndTag
+from edgeserve.text.thinking import Thinking
 from edgeserve.text.thinking_matcher import Masks, ThinkingGate, ThinkingMatcher
 from edgeserve.types import RequestOutput, SamplingParams, ToolCallBegun, calls_in
 
@@ -229,7 +232,8 @@ EVERYTHING = set(range(SIZE))
 
 
 def matcher(*, opened: bool, budget: int | None = None, free: bool = False) -> ThinkingMatcher:
-    gate = ThinkingGate(OPEN, CLOSE, SIZE, frozenset({END}), budget)
+    end = EndTag("</t>", lambda _: [CLOSE], lambda _: b"", SIZE)
+    gate = ThinkingGate(OPEN, end, SIZE, frozenset({END}), budget)
     return ThinkingMatcher.at_beginning(gate, None if free else Only(), opened=opened)
 
 
@@ -277,3 +281,134 @@ def test_a_budget_ends_reasoning_at_its_token() -> None:
     assert none.forced() == [CLOSE]
     closed = matcher(opened=False, budget=0)
     assert ids_in(closed.masks([])[0]) == {WANTED}
+
+
+# Reasoning whose tags are text: tokens of several characters, of which some go on behind a tag.
+
+TEXTS = ["", *"<>/think", "</", "think", ">\n", ">4", "k>", "<think>", "so", " "]
+SPELT = {text: token_id for token_id, text in enumerate(TEXTS)}
+
+
+def spelled(*texts: str) -> list[int]:
+    return [SPELT[text] for text in texts]
+
+
+def by_text(
+    *, opened: bool, budget: int | None = None, inner: Only | None = None
+) -> ThinkingMatcher:
+    def encode(text: str) -> list[int]:
+        found: list[int] = []
+        while text:
+            longest = max((t for t in TEXTS if t and text.startswith(t)), key=len)
+            found.append(SPELT[longest])
+            text = text.removeprefix(longest)
+        return found
+
+    end = EndTag("</think>", encode, lambda at: TEXTS[at].encode() if at < len(TEXTS) else b"", 40)
+    gate = ThinkingGate(None, end, SIZE, frozenset({39}), budget, b"<think>")
+    return ThinkingMatcher.at_beginning(gate, inner, opened=opened)
+
+
+def test_a_budget_ends_reasoning_by_a_tag_of_several_tokens() -> None:
+    held = by_text(opened=True, budget=1)
+    tag = spelled("</", "think", ">")
+    assert [ids_in(m) for m in held.masks([SPELT["so"], *tag])] == [
+        EVERYTHING,
+        *({token_id} for token_id in tag),
+        EVERYTHING,
+    ]
+    assert held.num_allowed([SPELT["so"], *tag, SPELT["so"]]) == 5
+    assert held.num_allowed(spelled("so", "</", "t")) == 2
+    held.accept(SPELT["so"])
+    assert held.forced() == tag
+    held.accept(tag[0])
+    assert held.forced() == tag[1:]
+    for token_id in tag[1:]:
+        held.accept(token_id)
+    assert (held.forced(), ids_in(held.masks([])[0])) == ([], EVERYTHING)
+
+
+def test_a_tag_that_has_begun_when_the_budget_is_spent_is_completed() -> None:
+    held = by_text(opened=True, budget=3)
+    for token_id in spelled("so", "</", "t"):
+        held.accept(token_id)
+    assert "".join(TEXTS[at] for at in held.forced()) == "hink>"
+
+
+def test_a_tag_is_known_however_it_is_spelled() -> None:
+    for ways in (
+        ("</", "think", ">"),
+        ("<", "/", "t", "h", "i", "n", "k", ">\n"),
+        ("</", "t", "h"),
+    ):
+        held = by_text(opened=True, budget=90, inner=Only())
+        for text in ("<", "<", "so", *ways):
+            held.accept(SPELT[text])
+        ended = ways[-1].startswith(">")
+        assert held.forced() == ([WANTED] if ended else [])
+        if not ended:  # its end may not hold the answer's beginning
+            held.accept(SPELT["i"])
+            held.accept(SPELT["n"])
+            assert ids_in(held.masks([])[0]) == EVERYTHING - {39}
+            held.accept(SPELT["k"])
+            assert ids_in(held.masks([])[0]) == EVERYTHING - {39, SPELT[">4"]}
+            assert held.num_allowed([SPELT[">4"]]) == 0
+            assert held.num_allowed([SPELT[">\n"], WANTED]) == 2
+
+
+def test_reasoning_that_a_free_answer_opens_by_text_is_bounded() -> None:
+    for ways in (("<think>",), (" ", "<", "think", ">"), ("<", "t", "h", "i", "n", "k", ">\n")):
+        held = by_text(opened=False, budget=1)
+        for text in (*ways, "so"):
+            assert held.forced() == []
+            held.accept(SPELT[text])
+        assert held.forced() == spelled("</", "think", ">")
+    for token_id in spelled("<", "so", "<think>"):
+        (free := by_text(opened=False, budget=1)).accept(token_id)
+        assert free.forced() == []
+
+
+@pytest.fixture(scope="module")
+def thinker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LLM]:
+    """Whose vocabulary has no token for the tags, and whose prompts open reasoning."""
+    template = _BODY.replace("assistant {%", "assistant <think>{%") + "{# </think> #}"
+    path = tmp_path_factory.mktemp("model") / "tiny.gguf"
+    write_tiny_model(path, "llama", context=2048, chat_template=template)
+    with LLM(str(path), num_threads=1, disk_cache=0) as opened:
+        assert len(opened.tokenize("</think>", add_special=False)) > 1
+        yield opened
+
+
+def test_an_engine_keeps_a_budget_whose_tag_is_text(thinker: LLM) -> None:
+    tag = thinker.tokenize("</think>", add_special=False)
+    for budget in (0, 3):
+        for seed in range(3):
+            output = thinker.chat(
+                "x", thinking=Thinking(budget=budget), temperature=5.0, seed=seed, max_tokens=40
+            )
+            ids = list(output.outputs[0].token_ids)
+            assert ids[budget : budget + len(tag)] == tag
+            assert output.reasoning == thinker.detokenize(ids[:budget]).strip()
+
+
+def test_what_is_asked_for_comes_behind_reasoning_whose_tag_is_text(thinker: LLM) -> None:
+    for seed in range(3):
+        output = thinker.chat(
+            "x",
+            thinking=Thinking(budget=4),
+            schema={"enum": ["a", "b"]},
+            temperature=5.0,
+            seed=seed,
+            max_tokens=60,
+        )
+        assert output.parsed in ("a", "b")
+
+
+def test_a_budget_that_cannot_be_kept_is_named(tmp_path: Path) -> None:
+    template = _BODY + "{# <|channel|> <|call|> #}"
+    path = write_tiny_model(tmp_path / "t.gguf", "llama", context=512, chat_template=template)
+    with LLM(str(path), num_threads=1, disk_cache=0) as llm:
+        for budget, relaxed in ((5, ("reasoning_budget",)), (None, ())):
+            fields = ChatFields(thinking=Thinking(budget=budget))
+            request = llm._requests.chat("x", SamplingParams(), asked=fields)  # pyright: ignore[reportPrivateUsage]
+            assert request.relaxed == relaxed

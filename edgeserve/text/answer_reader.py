@@ -27,9 +27,14 @@ class AnswerShape:
     shown_ids: frozenset[int] = frozenset()
 
     @property
+    def may_reason(self) -> bool:
+        """Whether the answer may hold reasoning."""
+        return self.tags is not None or isinstance(self.form, HarmonyFormat)
+
+    @property
     def is_plain(self) -> bool:
         """Whether the answer is text and nothing else."""
-        return self.tags is None and not isinstance(self.form, HarmonyFormat) and not self.tools
+        return not self.may_reason and not self.tools
 
 
 class AnswerReader:

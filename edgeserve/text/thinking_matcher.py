@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 from edgeserve.errors import ConstraintLimitError
 from edgeserve.frozen import frozen
+from edgeserve.text.end_tag import EndTag
 
 if TYPE_CHECKING:  # every server would import numpy for it before it loads anything
     import numpy as np
@@ -37,31 +38,52 @@ class TokenMatcher(Protocol):
 
 @frozen
 class ThinkingGate:
-    """How a model's reasoning begins and ends, in tokens. `budget` None is no bound."""
+    """How a model's reasoning begins and ends. `open_id` is the token that begins it; where none
+    does, the text `opens` does, unless an answer is held to something: then there is no reasoning
+    but what the prompt opened. `budget` None is no bound."""
 
     open_id: int | None
-    close_id: int
+    end: EndTag
     vocab_size: int
     end_ids: frozenset[int]
     budget: int | None = None
+    opens: bytes = b""
+
+    def thinking(self, count: int = 0, tail: bytes = b"") -> _Place:
+        """In reasoning of so many tokens, with `tail` of the end tag there; if that is enough, the
+        rest of the tag comes next."""
+        spent = self.budget is not None and count >= self.budget
+        return _Place("thinking", count, tail, self.end.rest(tail) if spent else ())
 
 
 @frozen
 class _Place:
-    """Before, in or behind reasoning, of which `count` tokens were generated."""
+    """Before, in or behind reasoning, of which `count` tokens were generated. `tail` is what stands
+    there of the tag to come, `rest` are the tokens that end reasoning and come whatever happens."""
 
     phase: Literal["undecided", "thinking", "answering"]
     count: int = 0
+    tail: bytes = b""
+    rest: tuple[int, ...] = ()
 
     def after(self, token_id: int, gate: ThinkingGate) -> _Place:
-        if self.phase == "undecided" and token_id == gate.open_id:
-            return _Place("thinking")
-        if self.phase == "thinking" and token_id != gate.close_id:
-            return _Place("thinking", self.count + 1)
-        return _Place("answering")
+        if self.phase == "undecided":
+            return self._after_beginning(token_id, gate)
+        if self.phase == "answering":
+            return self
+        if self.rest:
+            rest = self.rest[1:]
+            return _Place("thinking", self.count, rest=rest) if rest else _Place("answering")
+        tail = gate.end.follow(self.tail, token_id)
+        return _Place("answering") if tail is None else gate.thinking(self.count + 1, tail)
 
-    def is_spent(self, gate: ThinkingGate) -> bool:
-        return gate.budget is not None and self.count >= gate.budget
+    def _after_beginning(self, token_id: int, gate: ThinkingGate) -> _Place:
+        if gate.open_id is not None:
+            return gate.thinking() if token_id == gate.open_id else _Place("answering")
+        text = (self.tail + gate.end.spelling(token_id)).lstrip()
+        if text.startswith(gate.opens):
+            return gate.thinking()
+        return _Place("undecided" if gate.opens.startswith(text) else "answering", tail=text)
 
 
 class ThinkingMatcher:
@@ -79,9 +101,12 @@ class ThinkingMatcher:
         cls, gate: ThinkingGate, inner: TokenMatcher | None, *, opened: bool
     ) -> ThinkingMatcher:
         """Of an answer whose prompt has `opened` reasoning, or not."""
-        may_open = gate.open_id is not None and gate.budget != 0
         if opened:
-            return cls(gate, inner, _Place("thinking"))
+            return cls(gate, inner, gate.thinking())
+        if inner is None:
+            may_open = gate.open_id is not None or bool(gate.opens)
+        else:
+            may_open = gate.open_id is not None and gate.budget != 0
         return cls(gate, inner, _Place("undecided" if may_open else "answering"))
 
     def fork(self) -> ThinkingMatcher:
@@ -95,9 +120,10 @@ class ThinkingMatcher:
         place = self._place
         for at in range(len(ahead) + 1):
             opens = at < len(ahead) and ahead[at] == self._gate.open_id
-            if place.phase == "answering" or (place.phase == "undecided" and not opens):
+            may_answer = place.phase == "undecided" and self._inner is not None
+            if place.phase == "answering" or (may_answer and not opens):
                 rest = self._answer_masks(ahead[at:])
-                if place.phase == "undecided":
+                if may_answer:
                     rest[0] = rest[0] | self._only(self._gate.open_id)
                 return found + rest
             found.append(self._thinking_mask(place))
@@ -109,23 +135,21 @@ class ThinkingMatcher:
         """How many of these may come next, one after another, without ending the answer."""
         place = self._place
         for at, token_id in enumerate(tokens):
-            if place.phase == "answering" or (
-                place.phase == "undecided" and token_id != self._gate.open_id
-            ):
+            before, place = place, place.after(token_id, self._gate)
+            if place.phase == "answering" and before.phase != "thinking":
                 rest = tokens[at:]
                 return at + (len(rest) if self._inner is None else self._inner.num_allowed(rest))
-            spent = place.phase == "thinking" and place.is_spent(self._gate)
-            if token_id in self._gate.end_ids or (spent and token_id != self._gate.close_id):
+            if token_id in self._gate.end_ids or (before.rest and token_id != before.rest[0]):
                 return at
-            place = place.after(token_id, self._gate)
+            if self._inner is not None and self._runs_on(before, token_id, place):
+                return at
         return len(tokens)
 
     def forced(self) -> list[int]:
         """Tokens that come next whatever the model says."""
         if self._place.phase == "answering":
             return [] if self._inner is None else self._inner.forced()
-        spent = self._place.phase == "thinking" and self._place.is_spent(self._gate)
-        return [self._gate.close_id] if spent else []
+        return list(self._place.rest)
 
     def accept(self, token_id: int) -> None:
         """The token came. Raises ConstraintLimitError where it cannot be followed."""
@@ -148,23 +172,28 @@ class ThinkingMatcher:
     def _thinking_mask(self, place: _Place) -> NDArray[np.uint32]:
         if place.phase == "undecided":
             return self._answer_masks(())[0] | self._only(self._gate.open_id)
-        if place.is_spent(self._gate):
-            return self._only(self._gate.close_id)
+        if place.rest:
+            return self._only(place.rest[0])
         allowed = self._all()
-        if self._inner is not None:  # what an answer is held to must come
-            for token_id in self._gate.end_ids:
-                allowed &= ~self._only(token_id)
+        if self._inner is not None:  # what an answer is held to must come, and nothing before it
+            end = self._gate.end
+            allowed &= ~self._only(*self._gate.end_ids, *end.running_on(place.tail))
         return allowed
+
+    def _runs_on(self, place: _Place, token_id: int, then: _Place) -> bool:
+        """Whether a token ends reasoning and begins an answer."""
+        if place.phase != "thinking" or place.rest or then.phase != "answering":
+            return False
+        return token_id in self._gate.end.running_on(place.tail)
 
     def _all(self) -> NDArray[np.uint32]:
         return _everything(self._gate.vocab_size).copy()
 
-    def _only(self, token_id: int | None) -> NDArray[np.uint32]:
+    def _only(self, *token_ids: int | None) -> NDArray[np.uint32]:
         import numpy as np
 
         allowed = np.zeros(self._gate.vocab_size, np.bool_)
-        if token_id is not None:
-            allowed[token_id] = True
+        allowed[[token_id for token_id in token_ids if token_id is not None]] = True
         return _bitmap(allowed)
 
 
