@@ -22,14 +22,13 @@ import random
 import sys
 import threading
 import time
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from itertools import count
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+from soak_facts import Memory, Tally
 
 from edgeserve import LLM, AsyncLLM, RequestOutput, SamplingParams
 from edgeserve.build import LoadedModel, load_model
@@ -48,10 +47,6 @@ MAX_SEQUENCES = 16
 MAX_QUEUED = 8
 _KV_BYTES = 2  # f16
 _CHECK_EVERY = 7  # steps
-_JUDGED_FROM = (
-    4.0  # minutes from which on growth is judged: before that, memory is still warming up
-)
-_MOST_GROWTH = 0.5  # MiB a minute
 _SHOWN = 20
 
 
@@ -97,51 +92,6 @@ def sampling(rng: random.Random) -> SamplingParams:
         prompt_logprobs=rng.choice((None, None, None, 2)),
         n=rng.choice((1, 1, 1, 2)),
     )
-
-
-@dataclass
-class Tally:
-    """What happened, by name, and what should not have."""
-
-    counts: Counter[str] = field(default_factory=Counter[str])
-    failures: list[str] = field(default_factory=list[str])
-
-    def expect(self, right: bool, what: str) -> None:
-        if not right:
-            self.failures.append(what)
-
-
-class Memory:
-    """This process's resident memory over time, in MiB. Linux only; elsewhere nothing is judged."""
-
-    def __init__(self) -> None:
-        self.samples: list[tuple[float, float]] = []
-
-    def look(self, minutes: float) -> None:
-        found = self._status("VmRSS")
-        if found is not None:
-            self.samples.append((minutes, found))
-
-    @property
-    def peak(self) -> float | None:
-        return self._status("VmHWM")
-
-    @property
-    def growth(self) -> float:
-        """MiB a minute, by a straight line through the last two thirds."""
-        late = self.samples[len(self.samples) // 3 :]
-        if len(late) < 3:
-            return 0.0
-        minutes, sizes = zip(*late, strict=True)
-        return float(np.polyfit(minutes, sizes, 1)[0])
-
-    @staticmethod
-    def _status(name: str) -> float | None:
-        path = Path("/proc/self/status")
-        if not path.exists():
-            return None
-        lines = path.read_text(encoding="ascii", errors="replace").splitlines()
-        return next(int(line.split()[1]) / 1024 for line in lines if line.startswith(name))
 
 
 class Soak:
@@ -350,10 +300,7 @@ async def soak(given: argparse.Namespace, asked: Sequence[Asked], kv_bytes: int)
 
 
 def judge(tally: Tally, memory: Memory, bound: float, minutes: float) -> None:
-    peak = memory.peak
-    tally.expect(peak is None or peak <= bound, f"memory reached {peak} MiB, past {bound:.0f}")
-    grew = minutes >= _JUDGED_FROM and memory.growth > _MOST_GROWTH
-    tally.expect(not grew, f"memory grows by {memory.growth:.2f} MiB a minute")
+    memory.judge(tally, memory.peak, bound, minutes)
     for name in ("answered", "cancelled", "refused: queue full", "refused: too long"):
         tally.expect(tally.counts[name] > 0, f"nothing was {name}: the soak proves little")
 
