@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -27,9 +28,18 @@ class Engine:
     def __init__(self, library: Library, name: str) -> None:
         self.library = library
         self.name = name
+        self.model = self.constraints = self
+        self.is_closed = False
+
+    def prepare(self) -> None:
+        """As a model's constraints are: on a thread, until the test says so."""
+        assert self.library.may_prepare.wait(30)
+        assert not self.is_closed
+        self.library.prepared.append(self.name)
 
     async def close(self) -> None:
         await asyncio.sleep(0)
+        self.is_closed = True
         self.library.in_memory -= self.library.sizes[self.name]
         self.library.said.append(f"-{self.name}")
 
@@ -42,6 +52,8 @@ class Library:
     by_itself: bool = True
     said: list[str] = field(default_factory=list[str])
     loads: dict[str, asyncio.Future[None]] = field(default_factory=dict[str, Any])
+    prepared: list[str] = field(default_factory=list[str])
+    may_prepare: threading.Event = field(default_factory=threading.Event)
     in_memory: int = 0
     most_in_memory: int = 0
 
@@ -122,6 +134,7 @@ def run(
 
     async def bounded() -> Library:
         library, clock = Library(dict(sizes), by_itself), Clock()
+        library.may_prepare.set()
         models = ManyModels(library, ResidencyLimits(10, **limits), aliases, clock=clock)
         await models.look()
         try:
@@ -358,3 +371,45 @@ def _end_some(library: Library, chance: random.Random) -> None:
 
 def _last(said: list[str], what: str) -> int:
     return len(said) - said[::-1].index(what)
+
+
+# --- what the first answer with tools would wait for ----------------------------------------------
+
+
+def test_constraints_are_prepared_two_seconds_after_a_model_has_come() -> None:
+    async def test(place: Place) -> None:
+        await use(place.models, "a")
+        place.clock.advance(1.9)
+        assert place.library.prepared == []
+        place.clock.advance(0.2)
+        while not place.library.prepared:
+            await asyncio.sleep(0.001)
+
+    assert run(test, {"a": 5}).prepared == ["a"]
+
+
+def test_a_model_that_leaves_is_not_prepared() -> None:
+    async def test(place: Place) -> None:
+        await use(place.models, "a")
+        await use(place.models, "b")  # there is room for one
+        place.clock.advance(2.1)
+        while not place.library.prepared:
+            await asyncio.sleep(0.001)
+
+    library = run(test, {"a": 6, "b": 6})
+    assert (library.prepared, library.said) == (["b"], ["+a", "-a", "+b", "-b"])
+
+
+def test_a_model_that_is_being_prepared_leaves_when_that_is_done() -> None:
+    async def test(place: Place) -> None:
+        await use(place.models, "a")
+        place.library.may_prepare.clear()
+        place.clock.advance(2.1)
+        wanting = asyncio.ensure_future(use(place.models, "b"))
+        for _ in range(20):
+            await asyncio.sleep(0.001)
+        assert place.library.said == ["+a"]
+        place.library.may_prepare.set()
+        assert await wanting == "b"
+
+    assert run(test, {"a": 6, "b": 6}).prepared[0] == "a"

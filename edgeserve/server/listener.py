@@ -21,11 +21,11 @@ from edgeserve.server.address import Listening
 from edgeserve.server.connections import HEADER_BYTES, Connection, ConnectionLimits
 from edgeserve.server.many_models import ManyModels
 from edgeserve.server.models import OneModel
+from edgeserve.server.preparations import Preparations
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _TICKS_A_LOOK = 10
 """uvicorn ticks ten times a second."""
-_PREPARED_AFTER_SECONDS = 2.0
 _SWITCH_SECONDS = 0.0005
 """How long the engine's thread may keep the interpreter while an answer waits to be sent."""
 
@@ -73,17 +73,21 @@ async def serve(
 ) -> None:
     """Until it is told to end (SIGINT, SIGTERM). Raises what loading raised."""
     sys.setswitchinterval(_SWITCH_SECONDS)
-    arriving = asyncio.ensure_future(_arrive(model, loading, on_ready, server))
-    preparing = asyncio.ensure_future(_prepare(arriving))
+    preparations = Preparations(asyncio.get_running_loop())
+
+    def arrived(llm: AsyncLLM) -> None:
+        preparations.plan(model.name, llm.model.constraints.prepare)
+        on_ready(llm)
+
+    arriving = asyncio.ensure_future(_arrive(model, loading, arrived, server))
     try:
         await server.serve(sockets=[bound])
     finally:
-        preparing.cancel()
-        await asyncio.gather(preparing, return_exceptions=True)
         if not arriving.done():
             arriving.cancel()
         llm = (await asyncio.gather(arriving, return_exceptions=True))[0]
         if isinstance(llm, AsyncLLM):
+            await preparations.settle(model.name)
             await llm.close()
     if isinstance(llm, Exception):
         raise llm
@@ -113,15 +117,6 @@ async def _arrive(
     model.arrived(llm)
     on_ready(llm)
     return llm
-
-
-async def _prepare(arriving: asyncio.Future[AsyncLLM]) -> None:
-    """Builds what the first answer with tools or a schema would wait for, seconds for a large
-    vocabulary. A little later, so that whoever asks at once is answered first."""
-    with contextlib.suppress(Exception):  # loading's errors are told elsewhere; these, when asked
-        llm = await asyncio.shield(arriving)
-        await asyncio.sleep(_PREPARED_AFTER_SECONDS)
-        await asyncio.to_thread(llm.model.constraints.prepare)
 
 
 def _config(app: ASGIApp, listening: Listening, limits: ConnectionLimits) -> uvicorn.Config:

@@ -9,32 +9,18 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from fnmatch import fnmatchcase
-from typing import Protocol
 
 from edgeserve.errors import ClosedError, EdgeServeError, ModelNotFoundError
 from edgeserve.server.errors import ModelBusyError, ModelNotServedError
 from edgeserve.server.library import ListedModel, ModelFacts, ModelLibrary
 from edgeserve.server.models import ANY_NAMES, ModelCard, ModelState, Served, is_glob
+from edgeserve.server.preparations import Clock, Handle, Preparations
 from edgeserve.server.residency import Residency, ResidencyLimits
 
 _log = logging.getLogger("edgeserve.server")
-
-
-class Handle(Protocol):
-    """A call that was put off."""
-
-    def cancel(self) -> None: ...
-
-
-class Clock(Protocol):
-    """An event loop's, or a test's."""
-
-    def time(self) -> float: ...
-
-    def call_later(self, delay: float, callback: Callable[[], None], /) -> Handle: ...
 
 
 class ManyModels:
@@ -54,6 +40,7 @@ class ManyModels:
         self._longest_wait_s = limits.longest_wait_s
         self._aliases = aliases or {}
         self._clock = clock or asyncio.get_running_loop()
+        self._preparations = Preparations(self._clock)
         self._timer: Handle | None = None
         self._tickets = itertools.count()
         self._waiting: dict[int, asyncio.Future[None]] = {}
@@ -230,11 +217,12 @@ class ManyModels:
             listed = self._listed.get(name)
             self._served[name] = Served(name, llm, listed.created if listed else 0)
             self._residency.loaded(name, now)
+            self._preparations.plan(name, lambda: llm.model.constraints.prepare())
             _log.info("model=%s loaded ms=%.0f", name, 1e3 * (now - began))
         self._advance()
 
     async def _unload(self, name: str, served: Served) -> None:
-        await served.llm.close()
+        await self._close(name, served)
         self._residency.unloaded(name)
         _log.info("model=%s unloaded", name)
         self._advance()
@@ -249,9 +237,14 @@ class ManyModels:
         for task in self._loading:
             task.cancel()
         await asyncio.gather(*self._loading, *self._unloading, return_exceptions=True)
-        for served in self._served.values():
-            await served.llm.close()
+        for name, served in self._served.items():
+            await self._close(name, served)
         self._served.clear()
+
+    async def _close(self, name: str, served: Served) -> None:
+        """Its memory is free when this returns."""
+        await self._preparations.settle(name)
+        await served.llm.close()
 
 
 def _begin(work: Coroutine[None, None, None], kept: set[asyncio.Task[None]]) -> None:
