@@ -1,0 +1,262 @@
+"""The chat that is shown: its branch, and what can be done with it. Draws nothing, needs no screen.
+
+Answers go on when another chat is shown (answering.py). What happens is told as happenings.py has
+it; every method returns once what it changed is on disk, and raises ChatsError where it cannot be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Literal
+
+from edgeserve.chats.messages import dropped_before, messages_of
+from edgeserve.chats.records import Attachment, Chat, Turn
+from edgeserve.chats.tree import TurnTree
+from edgeserve.tui.answering import Answering
+from edgeserve.tui.asked import settings_of
+from edgeserve.tui.client import ChatClient, PromptSize, Question
+from edgeserve.tui.happenings import BranchShown, ChatsChanged, Happening, KeptAgain, NotKept
+from edgeserve.tui.keeper import ChatKeeper
+from edgeserve.tui.model_switch import ModelSwitch
+
+NO_CHAT = Chat(id="")
+"""A chat that nobody has said anything in: it gets an id with its first question."""
+
+
+class Conversation:
+    """`chat` is what is shown, with all its turns in `tree`."""
+
+    def __init__(
+        self,
+        client: ChatClient,
+        keeper: ChatKeeper,
+        switch: ModelSwitch,
+        tell: Callable[[Happening], None],
+        *,
+        retry_s: float = 2.0,
+    ) -> None:
+        self.chat = NO_CHAT
+        self.tree = TurnTree(())
+        self._client = client
+        self._keeper = keeper
+        self._tell = tell
+        self.answering = Answering(
+            client, keeper, switch, self._heard, self._changed, retry_s=retry_s
+        )
+
+    # --- what is shown --------------------------------------------------------------------------
+
+    @property
+    def turns(self) -> Sequence[Turn]:
+        """The branch that is shown, with what has come of answers under way."""
+        return tuple(map(self.answering.as_it_stands, self.tree.branch(self.chat.leaf_id)))
+
+    @property
+    def dropped(self) -> tuple[str, ...]:
+        """Ids of the turns that the model is not told any more."""
+        return dropped_before(self.turns)
+
+    @property
+    def is_answering(self) -> bool:
+        """Also while an answer waits for the model, or for a decision."""
+        return self.answering.stage(self.chat.id) is not None
+
+    @property
+    def used_tokens(self) -> int | None:
+        """What the model holds of this branch after its newest answer."""
+        for turn in reversed(self.turns):
+            made = turn.generation
+            if turn.role == "assistant" and made and made.prompt_tokens is not None:
+                return made.prompt_tokens + (made.answer_tokens or 0)
+        return None if self.turns else 0
+
+    # --- which chat -----------------------------------------------------------------------------
+
+    async def open(self, chat_id: str, turn_id: str | None = None) -> None:
+        """Shows a chat, and of it the branch through a turn. Raises ChatNotFoundError."""
+        chat = await self._keeper.run(lambda store: store.chat(chat_id))
+        tree = await self._keeper.run(lambda store: store.turns(chat_id))
+        if turn_id is not None and turn_id in tree:
+            leaf = tree.newest_leaf(turn_id)
+            if turn_id not in {turn.id for turn in tree.branch(chat.leaf_id)}:
+                chat = await self._keeper.run(lambda store: store.set_leaf(chat_id, leaf))
+        self.chat, self.tree = chat, tree
+        self._tell(BranchShown())
+
+    def start_new(self) -> None:
+        """An empty chat; how it is to answer is taken from the one before."""
+        self.chat = replace(
+            NO_CHAT, settings=self.chat.settings, system_prompt=self.chat.system_prompt
+        )
+        self.tree = TurnTree(())
+        self._tell(BranchShown())
+
+    async def refresh(self) -> None:
+        """After another window wrote, or an answer ended."""
+        if self.chat.id:
+            chat_id = self.chat.id
+            chat = await self._keeper.run(lambda store: store.chat(chat_id))
+            tree = await self._keeper.run(lambda store: store.turns(chat_id))
+            if self.chat.id == chat_id:
+                leaf = chat.leaf_id if chat.leaf_id in tree else None
+                self.chat, self.tree = replace(chat, leaf_id=leaf), tree
+
+    # --- asking ---------------------------------------------------------------------------------
+
+    async def ask(self, text: str, attachments: Sequence[Attachment] = ()) -> None:
+        """A new turn at the end of the branch, and its answer."""
+        await self._say(self.chat.leaf_id, text, attachments)
+
+    async def edit(
+        self, turn_id: str, text: str, attachments: Sequence[Attachment] | None = None
+    ) -> None:
+        """Another turn beside this one: a question is answered anew, an answer is as it is given.
+        Attachments stay where none are given."""
+        turn = self.tree.turn(turn_id)
+        kept = turn.attachments if attachments is None else attachments
+        if turn.role == "user":
+            await self._say(turn.parent_id, text, kept)
+            return
+        await self._keeper.run(
+            lambda store: store.add_turn(turn.chat_id, turn.parent_id, turn.role, text)
+        )
+        await self._show()
+
+    async def regenerate(self, turn_id: str | None = None) -> None:
+        """Another answer beside this one; of a question, or with none given, to the last one."""
+        turn = self.tree.turn(turn_id) if turn_id else self._last()
+        if turn is None:
+            return
+        asked = turn if turn.role == "user" else self._question_of(turn)
+        if asked is None:
+            return
+        chat_id = self.chat.id
+        self.chat = await self._keeper.run(lambda store: store.set_leaf(chat_id, asked.id))
+        self._answer(asked)
+
+    async def go_on(self) -> None:
+        """Continues the last answer where it was cut off; an unanswered question is answered."""
+        last = self._last()
+        if last is None:
+            return
+        asked = self._question_of(last) if last.role == "assistant" else last
+        if last.role == "assistant" and last.text and asked is not None:
+            self.answering.start(self.chat, asked, into=last)
+        elif asked is not None:
+            await self.regenerate(asked.id)
+
+    async def stop(self) -> None:
+        await self.answering.stop(self.chat.id)
+
+    async def decide(self, choice: Literal["drop", "summarise", "new chat", "cancel"]) -> None:
+        """Answers RoomAsked. Cancelled, the question stays unanswered; for a new chat it moves."""
+        if choice in ("drop", "summarise"):
+            self.answering.decide(self.chat.id, choice)
+            return
+        await self.stop()
+        asked = self._last()
+        if choice == "new chat" and asked is not None:
+            await self.show_leaf(asked.parent_id)
+            self.start_new()
+            await self.ask(asked.text, asked.attachments)
+
+    async def step_branch(self, turn_id: str, step: int) -> None:
+        """Shows the branch beside this turn."""
+        siblings = [turn.id for turn in self.tree.siblings(turn_id)]
+        at = siblings.index(turn_id) + step
+        if 0 <= at < len(siblings):
+            await self.show_leaf(self.tree.newest_leaf(siblings[at]))
+
+    async def show_leaf(self, turn_id: str | None) -> None:
+        chat_id = self.chat.id
+        self.chat = await self._keeper.run(lambda store: store.set_leaf(chat_id, turn_id))
+        self._tell(BranchShown())
+
+    # --- how it answers, what it costs ----------------------------------------------------------
+
+    async def change(
+        self, *, system_prompt: str | None = None, settings: Mapping[str, object] | None = None
+    ) -> None:
+        """How this chat is answered from now on; a None among `settings` takes one away."""
+        if self.chat.id:
+            chat_id = self.chat.id
+            self.chat = await self._keeper.run(
+                lambda store: store.change(chat_id, system_prompt=system_prompt, settings=settings)
+            )
+        else:
+            merged = {**self.chat.settings, **(settings or {})}
+            self.chat = replace(
+                self.chat,
+                settings={name: value for name, value in merged.items() if value is not None},
+                system_prompt=self.chat.system_prompt if system_prompt is None else system_prompt,
+            )
+        self._tell(BranchShown())
+
+    async def cost(self, draft: str = "") -> PromptSize | None:
+        """What asking `draft` next would cost, with everything before it; without one, what is
+        there."""
+        turns = [*self.turns]
+        if draft:
+            said = Turn(id="", chat_id="", parent_id=None, role="user", text=draft)
+            turns.append(said)
+        messages = messages_of(turns, self.chat.system_prompt, self.dropped)
+        if not messages or self._client.model is None:
+            return None
+        return await self._client.size(Question(messages, settings_of(self.chat)))
+
+    async def close(self) -> None:
+        """Stops what is under way, and keeps it."""
+        await self.answering.close()
+
+    # --- inside ---------------------------------------------------------------------------------
+
+    def _last(self) -> Turn | None:
+        branch = self.tree.branch(self.chat.leaf_id)
+        return branch[-1] if branch else None
+
+    def _question_of(self, turn: Turn) -> Turn | None:
+        """What an answer answers: the question before it, or a summary in between."""
+        return None if turn.parent_id is None else self.tree.turn(turn.parent_id)
+
+    async def _say(
+        self, parent_id: str | None, text: str, attachments: Sequence[Attachment]
+    ) -> None:
+        chat = self.chat if self.chat.id else await self._begun()
+        turn = await self._keeper.run(
+            lambda store: store.add_turn(chat.id, parent_id, "user", text, attachments=attachments)
+        )
+        if not self.chat.id:
+            self.chat = chat
+        if self.chat.id == chat.id:
+            await self._show()
+        self._answer(turn)
+        self._tell(ChatsChanged())
+
+    async def _begun(self) -> Chat:
+        """The chat that is shown gets an id."""
+        shown, model = self.chat, self._client.model
+        return await self._keeper.run(
+            lambda store: store.new_chat(
+                model="" if model is None else model.name,
+                system_prompt=shown.system_prompt,
+                settings=shown.settings,
+            )
+        )
+
+    def _answer(self, asked: Turn) -> None:
+        self.answering.start(replace(self.chat, id=asked.chat_id), asked)
+
+    async def _show(self) -> None:
+        await self.refresh()
+        self._tell(BranchShown())
+
+    def _heard(self, chat_id: str, happening: Happening) -> None:
+        """From an answer under way: of another chat only what concerns all."""
+        if chat_id == self.chat.id or isinstance(happening, NotKept | KeptAgain):
+            self._tell(happening)
+
+    async def _changed(self, chat_id: str) -> None:
+        if chat_id == self.chat.id:
+            await self._show()
+        self._tell(ChatsChanged())
