@@ -17,6 +17,7 @@ from edgeserve.engine.accounting import EngineStats
 from edgeserve.engine.async_engine import AsyncEngine
 from edgeserve.engine.live_request import Request
 from edgeserve.engine.output import RequestEmbedded, RequestFailed, RequestFinished
+from edgeserve.engine.prompt_cost import PromptCost
 from edgeserve.engine_options import EngineFields, EngineOptions
 from edgeserve.errors import InvalidRequestError
 from edgeserve.loader.model_files import LicenseGate, ModelFiles
@@ -277,6 +278,11 @@ class AsyncLLM:
     def detokenize(self, token_ids: Sequence[int], *, skip_special: bool = False) -> str:
         """The text that tokens stand for; see LLM.detokenize."""
         return self._requests.detokenize(token_ids, skip_special=skip_special)
+
+    async def prompt_cost(self, prompt_token_ids: Sequence[int]) -> PromptCost:
+        """What reading a prompt would take now: tokens in memory, on disk, seconds for the others.
+        Holds nothing; told between two steps. Raises ClosedError."""
+        return await self._engine.prompt_cost(prompt_token_ids)
 
     async def close(self) -> None:
         """Ends live requests with ClosedError and gives memory back. Twice is fine."""

@@ -59,6 +59,8 @@ class LoadedModel:
 
     `full_context_bytes` of keys and values would hold all tokens the model was trained for.
     `pooling` is how one vector is made of a text: as asked for, or as the file says.
+    `fingerprint` is equal where weights and chat template are; empty where the file was changed
+    while it was read.
     """
 
     name: str
@@ -72,6 +74,7 @@ class LoadedModel:
     defaults: SamplingDefaults
     full_context_bytes: int
     pooling: str | None
+    fingerprint: str
 
     @property
     def hidden_width(self) -> int:
@@ -137,6 +140,7 @@ def load_model(
         defaults,
         full_context_bytes,
         pooling,
+        parts.fingerprint,
     )
 
 
@@ -149,6 +153,7 @@ class _Parts:
     template: ChatTemplate | None
     index: PrefixIndex | None
     store: DiskStore | None
+    fingerprint: str
 
 
 def _read_parts(
@@ -180,7 +185,9 @@ def _read_parts(
         index = PrefixIndex(identity, BLOCK_SIZE)
         if content is not None:
             store = _disk_store(identity, file, options, config)
-    return _Parts(runner, tokenizer, template, index, store)
+    source = "" if template is None else template.source
+    known = "" if content is None else _digest(described, content[0], source).hex()
+    return _Parts(runner, tokenizer, template, index, store, known)
 
 
 def _engine(
@@ -334,7 +341,9 @@ def _listed(metadata: Metadata, key: str) -> Sequence[MetadataValue]:
     return () if value is None or isinstance(value, bool | int | float | str) else value
 
 
-def _content(tensors: TensorReader, states: object) -> object:
+def _content(
+    tensors: TensorReader, states: list[tuple[int, ...]]
+) -> tuple[bytes, list[tuple[int, ...]]] | None:
     """What tells these weights from others; None if a file changed while they were read."""
     try:
         content = (tensors.sample_digest(), tensors.file_states())
@@ -347,7 +356,11 @@ def _identity(described: str, content: object, runner: Runner, options: EngineOp
     """16 bytes of all that makes keys and values of the same tokens other ones."""
     block_bytes = [runner.block_bytes(group) for group in range(len(runner.cache_groups))]
     kept_as = (STORED_KV_VERSION, runner.numerics_class, options.kv_cache_dtype, block_bytes)
-    return blake2b(repr((described, content, kept_as)).encode(), digest_size=16).digest()
+    return _digest(described, content, kept_as)
+
+
+def _digest(*parts: object) -> bytes:
+    return blake2b(repr(parts).encode(), digest_size=16).digest()
 
 
 def _disk_store(

@@ -299,6 +299,15 @@ class MissingExtraError(EdgeServeError):
         )
 
 
+class NoModelInUseError(EdgeServeError):
+    """A chat is asked something before there is a model to answer it."""
+
+    exit_code = 2
+
+    def __init__(self) -> None:
+        super().__init__("no model is in use; choose one first")
+
+
 # --- other servers ------------------------------------------------------------------------------
 
 

@@ -244,6 +244,11 @@ class RequestBuilder:
             )
         return template
 
+    @property
+    def thinks(self) -> bool:
+        """Whether answers may begin with reasoning."""
+        return self._model.template is not None and self._forms.thinks
+
     def pooling(
         self, pooling: str | None, dimensions: int | None, normalize: bool
     ) -> PoolingParams:

@@ -242,7 +242,8 @@ class EmbeddingOutput:
 @frozen
 class TokenChunk:
     """A piece of a stream: new text (maybe empty) and tokens of one choice. Where an answer may
-    hold more than text, `parts` are all that is new, in order."""
+    hold more than text, `parts` are all that is new, in order. `drafted` says that speculation had
+    guessed the token."""
 
     index: int
     text: str
@@ -250,6 +251,7 @@ class TokenChunk:
     logprobs: tuple[LogprobsAt, ...] | None
     finish_reason: FinishReason | None
     parts: tuple[AnswerPart, ...] = ()
+    drafted: bool = False
 
     @property
     def reasoning(self) -> str:

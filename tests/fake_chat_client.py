@@ -15,7 +15,12 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from edgeserve.errors import ClosedError, EdgeServeError, ModelNotFoundError
+from edgeserve.errors import (
+    ClosedError,
+    EdgeServeError,
+    ModelNotFoundError,
+    NoModelInUseError,
+)
 from edgeserve.tui.client import (
     AnswerEnd,
     AnswerEvent,
@@ -164,6 +169,7 @@ class FakeClient:
         self.asked: list[Question] = []
         self.answers: list[FakeAnswer] = []
         self.used: list[str] = []
+        self.accepted: list[str] = []
         self.closed = False
         self.prompt_size: PromptSize | None = None
         self.engine_figures: EngineFigures | None = EngineFigures(0.25, 1, 0, 100, 40, 10, 2 << 30)
@@ -198,6 +204,9 @@ class FakeClient:
     async def models(self) -> Sequence[OfferedModel]:
         return tuple(self.offered)
 
+    def accept_license(self, name: str) -> None:
+        self.accepted.append(name)
+
     async def use(self, name: str, progress: Callable[[LoadProgress], None]) -> ModelInUse:
         self.used.append(name)
         found = next((each for each in self.offered if each.name == name), None)
@@ -221,7 +230,7 @@ class FakeClient:
         self.asked.append(question)
         script: Script = self._scripts.popleft() if self._scripts else _echo(question)
         if self.closed or self.model is None:
-            script = (ClosedError(),) if self.closed else (_no_model(),)
+            script = (ClosedError(),) if self.closed else (NoModelInUseError(),)
         self.answers.append(FakeAnswer(script, self._answering))
         return self.answers[-1]
 
@@ -235,10 +244,6 @@ class FakeClient:
 
     async def aclose(self) -> None:
         self.closed = True
-
-
-def _no_model() -> EdgeServeError:
-    return ModelNotFoundError("no model is in use: choose one")
 
 
 def _echo(question: Question) -> Script:

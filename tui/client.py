@@ -40,11 +40,13 @@ class OfferedModel:
 
 @frozen
 class LoadProgress:
-    """How far a model is: bytes of `total_bytes`, which is None where it is not known."""
+    """How far a model is: bytes of `total_bytes`, which is None where it is not known. `label` says
+    what is being done: a file that comes, one that is checked, waiting for another process."""
 
     stage: Literal["download", "load"]
     done_bytes: int
     total_bytes: int | None
+    label: str = ""
 
 
 @frozen
@@ -206,6 +208,11 @@ class ChatClient(Protocol):
 
     async def models(self) -> Sequence[OfferedModel]:
         """What may be given to `use`: models here first, then those that may be fetched."""
+        ...
+
+    def accept_license(self, name: str) -> None:
+        """Somebody read a model's terms and accepts them: `use` may fetch it. Without, it raises
+        LicenseNotAcceptedError, which names them."""
         ...
 
     async def use(self, name: str, progress: Callable[[LoadProgress], None]) -> ModelInUse:

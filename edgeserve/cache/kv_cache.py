@@ -126,7 +126,7 @@ class KVCache:
 
         At least the last token is left to compute: somebody wants its logits.
         """
-        length, found = self._find(hashes, token_ids)
+        length, found = self.find(hashes, token_ids)
         if length == 0:
             return 0
         for group, pool in enumerate(self._pools):
@@ -287,7 +287,7 @@ class KVCache:
     ) -> tuple[BlockTables, list[tuple[int, int]]] | None:
         """What a longer prefix than can be found lacks and others have `stored`: (group, block)
         in order. Also tables that hold the rest of it meanwhile. None without any, or room."""
-        length, found = self._find(hashes, token_ids, stored)
+        length, found = self.find(hashes, token_ids, stored)
         tables = self.new_tables()
         lacking: list[tuple[int, int]] = []
         for group, pool in enumerate(self._pools):
@@ -325,7 +325,7 @@ class KVCache:
             if self.unsaved is not None:  # in case the rest of its file is damaged
                 self.unsaved.append((group, hashes[block + 1], hashes[block]))
 
-    def _find(
+    def find(
         self,
         hashes: Sequence[bytes],
         token_ids: Sequence[int],
@@ -333,7 +333,7 @@ class KVCache:
     ) -> tuple[int, Found]:
         """The most blocks for which every group has what it needs, and those: of a full group
         all, of a window group the ones that the next row sees. What is only `stored` counts too,
-        as _STORED."""
+        as _STORED. Takes nothing."""
         index, length = self._index, (len(token_ids) - 1) // self._block_size
         found: Found = [{} for _ in self._windows]
         if index is None or not found:

@@ -26,6 +26,7 @@ from edgeserve.engine.output import (
     RequestFailed,
     RequestProgress,
 )
+from edgeserve.engine.prompt_cost import PromptCost
 from edgeserve.engine.saver import SAVING_PAUSE_SECONDS
 from edgeserve.engine.scheduler import PRIORITY_STEP
 from edgeserve.errors import ClosedError, EdgeServeError, QueueFullError, StepError
@@ -63,7 +64,13 @@ class _Cancellation:
     request_id: str
 
 
-_Command = _Submission | _Cancellation | None
+@frozen
+class _Inquiry:
+    token_ids: Sequence[int]
+    answer: Future[PromptCost]
+
+
+_Command = _Submission | _Cancellation | _Inquiry | None
 """What the thread is told; None ends it."""
 
 
@@ -117,6 +124,16 @@ class AsyncEngine:
     def forget(self, request_id: str) -> None:
         """Cancels a request if it is live; before the next step. Never waits, fine anywhere."""
         self._inbox.put(_Cancellation(request_id))
+
+    async def prompt_cost(self, token_ids: Sequence[int]) -> PromptCost:
+        """What reading a prompt would take now; told between two steps. Raises ClosedError."""
+        self._home.require()
+        answer: Future[PromptCost] = Future()
+        with self._lock:
+            if self._closed or self._ended.done():
+                raise ClosedError
+            self._inbox.put(_Inquiry(token_ids, answer))
+        return await asyncio.wrap_future(answer)
 
     async def close(self) -> None:
         """Cancels all requests and gives the engine's memory back. Twice is fine.
@@ -203,6 +220,8 @@ class _EngineThread:
                     self._listeners[command.request.request_id] = command.listener
                 case _Cancellation():
                     self._cancel(command.request_id)
+                case _Inquiry():
+                    self._tell(command)
                 case None:
                     return False
 
@@ -213,6 +232,14 @@ class _EngineThread:
             with contextlib.suppress(queue.Empty):
                 return self._inbox.get(timeout=SAVING_PAUSE_SECONDS)
         return self._inbox.get(block=idle)
+
+    def _tell(self, inquiry: _Inquiry) -> None:
+        if not inquiry.answer.set_running_or_notify_cancel():
+            return  # nobody waits any more
+        try:
+            inquiry.answer.set_result(self._engine.prompt_cost(inquiry.token_ids))
+        except Exception as error:
+            inquiry.answer.set_exception(StepError(error))
 
     def _cancel(self, request_id: str) -> None:
         self._listeners.pop(request_id, None)

@@ -6,6 +6,7 @@ A failed request never kills a step; a failed step fails the requests in it and 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from collections.abc import Sequence as Items
 from dataclasses import asdict
 
 from edgeserve.cache.disk_store import DiskStore
@@ -24,6 +25,7 @@ from edgeserve.engine.output import (
     RequestFinished,
     RequestProgress,
 )
+from edgeserve.engine.prompt_cost import PromptCost
 from edgeserve.engine.questions import pooled
 from edgeserve.engine.recent_prompts import RecentPrompts
 from edgeserve.engine.restorer import Restorer
@@ -163,6 +165,18 @@ class Engine:
             self.abort(request.request_id)
             raise
         self._recent.remember(request.request_id, request.prompt_token_ids)
+
+    def prompt_cost(self, token_ids: Items[int]) -> PromptCost:
+        """What reading these tokens would take now. Nothing is computed, and nothing held."""
+        hashes: list[bytes] = []
+        self._cache.hash_prefix(hashes, token_ids)
+        num_cached = num_found = self._cache.find(hashes, token_ids)[0] * BLOCK_SIZE
+        if self._restorer is not None:
+            num_found = max(num_cached, self._restorer.num_findable(hashes, token_ids))
+        seconds = self._bound.prompt_seconds(
+            num_found, len(token_ids), self.limits.max_num_batched_tokens
+        )
+        return PromptCost(len(token_ids), num_cached, num_found - num_cached, seconds)
 
     def abort(self, request_id: str) -> None:
         """Drops a request; its blocks are free at once. One that is not live is no error."""
@@ -312,8 +326,9 @@ class Engine:
                     choice.score_prompt(answer)
                     sequence.num_scored_tokens += 1
             else:
-                self._take_token(choice, answer, events)
-                if sequence.finish_reason is not None or next(draft, None) != answer.token_id:
+                was_guessed = next(draft, None) == answer.token_id
+                self._take_token(choice, answer, was_guessed, events)
+                if sequence.finish_reason is not None or not was_guessed:
                     break  # the rows that follow were computed after another token
                 sequence.num_accepted_tokens += 1
                 self._scheduler.advance(sequence, 1)
@@ -322,14 +337,18 @@ class Engine:
             self._scheduler.drop_draft(sequence)
 
     def _take_token(
-        self, choice: ChoiceOutput, answer: TokenResult, events: list[EngineEvent]
+        self,
+        choice: ChoiceOutput,
+        answer: TokenResult,
+        was_guessed: bool,
+        events: list[EngineEvent],
     ) -> None:
         sequence = choice.sequence
         live = self._live[sequence.request_id]
         sequence.append(answer.token_id, answer.mu)
         live.note_token(sequence.index, self._clock())
         self._accounts.num_sampled_tokens += 1
-        chunk = choice.accept(answer)
+        chunk = choice.accept(answer, was_guessed)
         events.append(RequestProgress(sequence.request_id, chunk))
         if chunk.finish_reason is not None:
             self._remove(sequence)

@@ -120,7 +120,7 @@ class ChoiceOutput:
     def text(self) -> str:
         return _text_in(self._parts)
 
-    def accept(self, result: TokenResult) -> TokenChunk:
+    def accept(self, result: TokenResult, drafted: bool = False) -> TokenChunk:
         """Takes the token just appended to the sequence; decides whether it was the last."""
         sequence = self.sequence
         token_id = result.token_id
@@ -142,7 +142,7 @@ class ChoiceOutput:
         shown = () if self._reader is None else tuple(parts)
         text = _text_in(parts)
         return TokenChunk(
-            sequence.index, text, (token_id,), logprobs, sequence.finish_reason, shown
+            sequence.index, text, (token_id,), logprobs, sequence.finish_reason, shown, drafted
         )
 
     def score_prompt(self, result: TokenResult) -> None:

@@ -7,6 +7,7 @@ step. Sequences wait in the queue meanwhile, at most while something moves.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from collections.abc import Sequence as Items
 from dataclasses import dataclass
 
 from edgeserve.cache.block_tables import BlockTables
@@ -14,6 +15,7 @@ from edgeserve.cache.disk_reader import Reading
 from edgeserve.cache.disk_store import DiskStore
 from edgeserve.cache.kv_cache import KVCache
 from edgeserve.engine.sequence import Sequence
+from edgeserve.runner.batch import BLOCK_SIZE
 from edgeserve.runner.runner import Runner
 
 _BITE_BYTES = 8 * 2**20
@@ -64,6 +66,14 @@ class Restorer:
     def tables(self) -> list[BlockTables]:
         """Those that hold blocks beside the sequences' own."""
         return [restore.tables for restore in self._restores.values()]
+
+    def num_findable(self, hashes: Items[bytes], token_ids: Items[int]) -> int:
+        """How many tokens of a prefix are in memory or on disk, as far as is known by now."""
+        store = self._store
+        if not store.is_on or not store.wait_ready(0.0):
+            return 0
+        store.refresh()
+        return self._cache.find(hashes, token_ids, store.has)[0] * BLOCK_SIZE
 
     def awaits(self, sequence: Sequence) -> bool:
         """Whether blocks that it can use are on their way."""

@@ -46,6 +46,11 @@ class StepTimes:
         """Whether a prior or a step has told anything."""
         return self._s_per_row > 0.0
 
+    @property
+    def were_seen(self) -> bool:
+        """Whether a step has told."""
+        return bool(self._knots)
+
     def seconds(self, num_rows: int, keys: Keys = NO_KEYS) -> float:
         """What such a step should take."""
         return self._rows_s(num_rows) + self._keys_s(keys)

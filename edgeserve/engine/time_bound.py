@@ -38,6 +38,7 @@ class TimeBound:
         self._times = times
         self._max_step_s = max_step_s
         self._target_itl_s = target_itl_s
+        self._seen = seen
         self._load = StepLoad(seen)
         self._limit_s = max_step_s
         self._beside_streams = False
@@ -62,15 +63,30 @@ class TimeBound:
     def take(self, first_position: int, wanted: int, least: int = 0) -> int:
         """How many of `wanted` rows of a prompt are let in; `least` always are, and beside streams
         as many more as cost little once those must be."""
-        fits = self._rows_within(self._limit_s, first_position, wanted)
+        fits = self._rows_within(self._load, self._limit_s, first_position, wanted)
         if fits < least and self._beside_streams:
             keys = self._load.keys_with(first_position, least)
             inevitable = self._times.seconds(self._load.num_rows + least, keys)
-            fits = self._rows_within(_OUT_OF_REACH * inevitable, first_position, wanted)
+            longer_s = _OUT_OF_REACH * inevitable
+            fits = self._rows_within(self._load, longer_s, first_position, wanted)
         num_rows = min(wanted, max(least, fits))
         if num_rows > 0:
             self._load.add_prompt(first_position, num_rows)
         return num_rows
+
+    def prompt_seconds(self, first: int, end: int, most_rows: int) -> float | None:
+        """What a prompt's tokens from `first` to `end` should take with nobody beside them; None
+        until a step has told."""
+        if first >= end:
+            return 0.0
+        if not self._times.were_seen:  # priors are far too slow, to be safe
+            return None
+        # Costs grow with the position in a straight line: the chunk in the middle is the mean.
+        load, middle = StepLoad(self._seen), (first + end) // 2
+        most = min(most_rows, end - first)
+        num_rows = max(1, self._rows_within(load, self._max_step_s, middle, most))
+        keys = load.keys_with(max(0, middle - num_rows // 2), num_rows)
+        return self._times.seconds(num_rows, keys) * (end - first) / num_rows
 
     def observe(self, seconds: float) -> None:
         """The step that was put together took so long."""
@@ -91,15 +107,15 @@ class TimeBound:
         # slow machine must not read them a row at a time.
         return max(2 * alone_s, min(self._max_step_s, self.itl_factor * alone_s))
 
-    def _rows_within(self, seconds: float, first_position: int, most: int) -> int:
+    def _rows_within(self, load: StepLoad, seconds: float, first_position: int, most: int) -> int:
         """The most rows, up to `most`, that keep the step within `seconds`. May be 0."""
         if not self._times.are_known:
             return most
         low, high = 0, most
         while low < high:
             middle = (low + high + 1) // 2
-            keys = self._load.keys_with(first_position, middle)
-            if self._times.seconds(self._load.num_rows + middle, keys) <= seconds:
+            keys = load.keys_with(first_position, middle)
+            if self._times.seconds(load.num_rows + middle, keys) <= seconds:
                 low = middle
             else:
                 high = middle - 1

@@ -5,6 +5,7 @@ Asks the system and the control group; knows no models.
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Iterator
@@ -36,6 +37,12 @@ def linux_available_bytes(root: Path) -> int | None:
     free = [_meminfo_available(root), *_cgroup_rooms(root)]
     known = [value for value in free if value is not None]
     return max(0, min(known)) if known else None
+
+
+def resident_memory() -> int | None:
+    """Bytes of memory that this process holds now; None where only its peak is told."""
+    pages = _text(_ROOT / "proc/self/statm").split()
+    return int(pages[1]) * os.sysconf("SC_PAGE_SIZE") if len(pages) > 1 else None
 
 
 def read_bandwidth_bytes_per_s(num_threads: int | None = None) -> float | None:

@@ -49,6 +49,11 @@ class ChatForms:
         return GENERIC
 
     @property
+    def thinks(self) -> bool:
+        """Whether an answer may begin with reasoning."""
+        return self._is_harmony or self.tags is not None
+
+    @property
     def _is_harmony(self) -> bool:
         return isinstance(format_of_template(self._template.source), HarmonyFormat)
 
