@@ -260,6 +260,8 @@ def test_what_is_no_such_call_loses_nothing(arguments: str, expected: str) -> No
 # --- refusals ------------------------------------------------------------------------------------
 
 HOSTILE: list[Any] = [
+    {"input": [{"type": "reasoning", "summary": []}]},
+    {"input": [{"type": "web_search_call"}, {"type": "compaction"}]},
     {},
     {"input": None},
     {"input": []},

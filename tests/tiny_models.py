@@ -128,6 +128,7 @@ def write_tiny_model(
     values = tiny_metadata(model)
     if vocabulary is not None:
         values |= _tokenizer_metadata(model, vocabulary)
+    values |= model.metadata
     for key, value in values.items():
         if key != "general.architecture":  # the writer has put it first
             _write_value(writer, key, value)

@@ -35,6 +35,9 @@ def conversation_of(instructions: str | None, items: Sequence[object]) -> Conver
     for at, item in enumerate(given):
         reader.take(item, at == newest_user)
     reader.flush()
+    if not reader.found:
+        kinds = [item.raw("type") for item in given]
+        raise InvalidRequestError("input", kinds, "items of which at least one is for the model")
     messages = tuple(cast(Message, cast(object, message)) for message in reader.found)
     return Conversation(messages, tuple(reader.adjusted))
 
