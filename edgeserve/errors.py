@@ -704,3 +704,61 @@ class SearchMissingError(ChatsError):
             f"this Python's SQLite ({version}) has no full-text search (FTS5), which keeping chats "
             "needs; use a Python from python.org, your system's packages or uv"
         )
+
+
+class ChatImportError(ChatsError):
+    """A file to import is not what it should be. `place` says where in it: a JSON path, or a line;
+    nothing was imported."""
+
+    exit_code = 2
+
+    def __init__(self, name: str, place: str, reason: str) -> None:
+        self.name = name
+        self.place = place
+        self.reason = reason
+        where = f", {place}" if place else ""
+        super().__init__(f"{name}{where}: {reason}; nothing was imported")
+
+
+# --- the user's own prompts --------------------------------------------------------------------
+
+
+class PromptError(EdgeServeError):
+    """Something about a prompt in the folder of prompts."""
+
+    exit_code = 2
+
+
+class PromptNotFoundError(PromptError):
+    """There is no prompt of this name. `choices` are the names that there are."""
+
+    def __init__(self, name: str, folder: Path, choices: tuple[str, ...]) -> None:
+        self.name = name
+        self.folder = folder
+        self.choices = choices
+        there = f"; there are: {', '.join(choices)}" if choices else ""
+        super().__init__(
+            f"no prompt {_shown(name)}: write one into {folder / 'NAME.md'}, as Markdown with "
+            f"{{{{variables}}}}{there}"
+        )
+
+
+class PromptFileError(PromptError):
+    """A prompt's file cannot be used."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        self.path = path
+        self.reason = reason
+        super().__init__(f"{path}: {reason}")
+
+
+class PromptVariableError(PromptError):
+    """Values for a prompt's variables are missing, or are for variables that it does not have."""
+
+    def __init__(self, name: str, missing: tuple[str, ...], unknown: tuple[str, ...]) -> None:
+        self.name = name
+        self.missing = missing
+        self.unknown = unknown
+        parts = [f"needs a value for {', '.join(missing)}"] if missing else []
+        parts += [f"has no {', '.join(unknown)}"] if unknown else []
+        super().__init__(f"prompt {_shown(name)} {' and '.join(parts)}")

@@ -8,6 +8,8 @@ from typing import Literal
 
 from edgeserve.frozen import frozen
 
+Role = Literal["user", "assistant", "system"]
+
 
 class TurnState(str, Enum):
     """How a turn ended. STREAMING is one that is being written now, by whoever holds it; found so
@@ -60,7 +62,7 @@ class Turn:
     id: str
     chat_id: str
     parent_id: str | None
-    role: Literal["user", "assistant", "system"]
+    role: Role
     text: str
     reasoning: str = ""
     state: TurnState = TurnState.COMPLETE
@@ -92,6 +94,14 @@ class Chat:
     leaf_id: str | None = None
     draft: str = ""
     deleted_at: float | None = None
+
+
+@frozen
+class Conversation:
+    """A chat with all its turns, in the order in which they were added: what is exported."""
+
+    chat: Chat
+    turns: tuple[Turn, ...]
 
 
 @frozen

@@ -12,18 +12,25 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
 
 from edgeserve.chats import rows, tables
 from edgeserve.chats.database import ChatDatabase
-from edgeserve.chats.records import Attachment, Chat, Generation, Hit, Turn, TurnState
+from edgeserve.chats.new_ids import with_new_ids
+from edgeserve.chats.records import (
+    Attachment,
+    Chat,
+    Conversation,
+    Generation,
+    Hit,
+    Role,
+    Turn,
+    TurnState,
+)
 from edgeserve.chats.salvage import Salvage
 from edgeserve.chats.search import find_titles, find_turns, forget_missing
 from edgeserve.chats.tree import TurnTree
 from edgeserve.chats.writers import Writer
 from edgeserve.errors import ChatNotFoundError, ChatsError
-
-Role = Literal["user", "assistant", "system"]
 
 _LAST_MODEL = "last model"
 
@@ -327,6 +334,25 @@ class ChatStore:
             found = connection.execute("SELECT DISTINCT writer FROM turns WHERE writer IS NOT NULL")
             gone = [name for (name,) in found if self._writer.is_gone(name)]
             return tables.interrupt(connection, gone)
+
+    # --- out and in -----------------------------------------------------------------------------
+
+    def conversation(self, chat_id: str) -> Conversation:
+        """A chat with all its branches, for exchange.py."""
+        with self._database.reading() as connection:
+            chat = tables.read_chat(connection, chat_id)
+            return Conversation(chat, tuple(tables.read_turns(connection, chat_id)))
+
+    def add(self, conversations: Iterable[Conversation]) -> list[Chat]:
+        """All of them, or none. One that has an id which is taken gets new ones throughout."""
+        added: list[Chat] = []
+        with self._database.writing() as connection:
+            for conversation in conversations:
+                if tables.is_taken(connection, conversation):
+                    conversation = with_new_ids(conversation, self._new_id)
+                tables.insert_conversation(connection, conversation)
+                added.append(tables.read_chat(connection, conversation.chat.id))
+        return added
 
     # --- search, other windows, what is remembered ----------------------------------------------
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
-from edgeserve.chats.records import Chat, Turn, TurnState
+from edgeserve.chats.records import Chat, Conversation, Turn, TurnState
 from edgeserve.chats.rows import CHAT_COLUMNS, TURN_COLUMNS, chat_of, chat_row, turn_of, turn_row
 from edgeserve.chats.search import index_title, index_turn
 from edgeserve.chats.titles import made_title
@@ -154,6 +155,27 @@ def interrupt(connection: sqlite3.Connection, writers: Iterable[str]) -> list[Tu
 def ids_of_turn(connection: sqlite3.Connection, seq: int) -> tuple[str, str]:
     """The turn's own and its chat's."""
     return connection.execute("SELECT id, chat_id FROM turns WHERE seq = ?", (seq,)).fetchone()
+
+
+# --- conversations -------------------------------------------------------------------------------
+
+
+def is_taken(connection: sqlite3.Connection, conversation: Conversation) -> bool:
+    """Whether something of its ids is there already, be it deleted."""
+    if connection.execute("SELECT 1 FROM chats WHERE id = ?", (conversation.chat.id,)).fetchone():
+        return True
+    sql = "SELECT 1 FROM turns WHERE id = ?"
+    return any(connection.execute(sql, (turn.id,)).fetchone() for turn in conversation.turns)
+
+
+def insert_conversation(connection: sqlite3.Connection, conversation: Conversation) -> None:
+    """Its turns' parents stand before them."""
+    insert_chat(connection, replace(conversation.chat, deleted_at=None))
+    for turn in conversation.turns:
+        insert_turn(connection, turn)
+    if not conversation.chat.title:
+        made = title_of_first_message(connection, conversation.chat.id)
+        set_title(connection, conversation.chat.id, made, by_hand=False)
 
 
 # --- facts ---------------------------------------------------------------------------------------
