@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from edgeserve.engine.accounting import EngineLoad
+from dataclasses import replace
+
+from edgeserve.engine.accounting import DraftCounts, EngineLoad, EngineStats
 from edgeserve.engine.histogram import Distribution, Histogram
 from edgeserve.runner.batch import Batch
 from edgeserve.types import SamplingParams
@@ -119,3 +121,27 @@ def test_the_load_is_of_now_and_not_of_the_last_step() -> None:
     assert (load.num_running, load.num_waiting, load.occupancy > 0) == (1, 0, True)
     bench.engine.abort("a")
     assert bench.engine.stats.load == EngineLoad(0, 0, 0.0)
+
+
+def test_what_two_engines_did_adds_up_and_what_is_now_is_the_later_ones() -> None:
+    def did(prompts: list[int], drafts: DraftCounts) -> EngineStats:
+        bench = Harness(make_engine(FakeRunner(hashed_logits(VOCAB_SIZE), num_blocks=64)))
+        for number, length in enumerate(prompts):
+            bench.add(str(number), [5] * length, PARAMS)
+        bench.run()
+        return replace(bench.engine.stats, drafts={"ngram": drafts})
+
+    first, second = did([20, 9], DraftCounts(1, 4, 2)), did([7], DraftCounts(2, 6, 1))
+    both = first + second
+    assert both.num_steps == first.num_steps + second.num_steps
+    assert both.num_prompt_tokens == 36
+    assert both.num_output_tokens == both.num_sampled_tokens == 9
+    assert both.num_requests == {"length": 3}
+    assert both.num_blocks == {
+        event: first.num_blocks[event] + second.num_blocks[event] for event in first.num_blocks
+    }
+    assert both.drafts == {"ngram": DraftCounts(3, 10, 3)}
+    assert sum(both.latencies.whole.counts) == 3
+    assert sum(both.latencies.inter_token.counts) == 3 * 2
+    assert both.seconds.total == first.seconds.total + second.seconds.total
+    assert (both.load, both.last_step) == (second.load, second.last_step)

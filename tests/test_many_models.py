@@ -11,14 +11,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
+from edgeserve.engine.accounting import Accounts, EngineLoad, EngineStats
 from edgeserve.errors import ClosedError, ModelFileError, ModelNotFoundError
 from edgeserve.server.errors import ModelBusyError, ModelNotServedError, ModelTooLargeError
 from edgeserve.server.library import Described, ListedModel, ModelFacts
 from edgeserve.server.many_models import ManyModels
+from edgeserve.server.metrics import exposition
 from edgeserve.server.residency import ResidencyLimits
 from edgeserve.types import SamplingDefaults
 
+ZERO = Accounts().stats({"hit": 0, "restored": 0}, {}, EngineLoad(0, 0, 0.0))
 BROKEN = ModelFileError("general.architecture", "is broken")
 
 
@@ -29,6 +33,7 @@ class Engine:
         self.library = library
         self.name = name
         self.model = self.constraints = self
+        self.stats = ZERO
         self.is_closed = False
 
     def prepare(self) -> None:
@@ -413,3 +418,44 @@ def test_a_model_that_is_being_prepared_leaves_when_that_is_done() -> None:
         assert await wanting == "b"
 
     assert run(test, {"a": 6, "b": 6}).prepared[0] == "a"
+
+
+# --- what is counted ------------------------------------------------------------------------------
+
+
+def counted(num_errors: int) -> EngineStats:
+    accounts = Accounts()
+    for _ in range(num_errors):
+        accounts.note_failure("error")
+    return accounts.stats({"hit": 0, "restored": 0}, {}, EngineLoad(num_errors, 0, 0.5))
+
+
+def test_what_was_counted_of_a_model_is_kept_when_it_leaves_and_goes_on_when_it_is_back() -> None:
+    async def test(place: Place) -> None:
+        def errors() -> tuple[float | None, float | None]:
+            """As told of "a": all so far, and those that run."""
+            text = exposition(place.models).decode()
+            found = {
+                sample.name: sample.value
+                for family in text_string_to_metric_families(text)
+                for sample in family.samples
+                if sample.labels.get("model_name") == "a"
+                and sample.labels.get("finished_reason", "error") == "error"
+            }
+            return found.get("vllm:request_success_total"), found.get("vllm:num_requests_running")
+
+        async def work(num_errors: int) -> None:
+            async with place.models.use("a") as served:
+                served.llm.stats = counted(num_errors)  # type: ignore[misc]
+
+        assert errors() == (None, None)
+        await work(3)
+        assert errors() == (3, 3)
+        await use(place.models, "b")  # there is room for one
+        assert errors() == (3, None)
+        await work(4)
+        assert errors() == (7, 4)
+        await use(place.models, "b")
+        assert errors() == (7, None)
+
+    run(test, {"a": 6, "b": 6})

@@ -25,6 +25,7 @@ from .tiny_models import write_tiny_model
 
 DOCS = Path(__file__).parent.parent / "docs"
 ALERTS = DOCS / "prometheus" / "alerts.yml"
+ALERTS_TEST = DOCS / "prometheus" / "alerts_test.yml"
 VLLM = """
 vllm:num_requests_running vllm:num_requests_waiting vllm:kv_cache_usage_perc
 vllm:prefix_cache_queries_total vllm:prefix_cache_hits_total vllm:prompt_tokens_total
@@ -181,6 +182,18 @@ def test_what_dashboard_and_alerts_name_exists(path: Path) -> None:
     with_server(path, test, disk_cache=0)
 
 
+def test_every_alert_is_tried_on_series_that_raise_it() -> None:
+    groups = yaml.safe_load(ALERTS.read_text())["groups"]
+    tries = yaml.safe_load(ALERTS_TEST.read_text())["tests"]
+    raised = {
+        each["alertname"]
+        for test in tries
+        for each in test["alert_rule_test"]
+        if each["exp_alerts"]
+    }
+    assert raised == {rule["alert"] for group in groups for rule in group["rules"]}
+
+
 def program(name: str) -> str:
     found = shutil.which(name)
     if found is None:
@@ -190,6 +203,7 @@ def program(name: str) -> str:
 
 def test_promtool_takes_metrics_and_rules(path: Path, tmp_path: Path) -> None:
     promtool = program("promtool")
+    subprocess.run([promtool, "test", "rules", ALERTS_TEST], check=True, capture_output=True)
     for kind, file in (("rules", ALERTS), ("config", DOCS / "prometheus" / "prometheus.yml")):
         subprocess.run([promtool, "check", kind, file], check=True, capture_output=True)
     for i, expression in enumerate(expressions().values()):

@@ -73,6 +73,15 @@ class Latencies:
     whole: Distribution
     queue: Distribution
 
+    def __add__(self, other: Latencies) -> Latencies:
+        return Latencies(
+            self.first_token + other.first_token,
+            self.inter_token + other.inter_token,
+            self.per_token + other.per_token,
+            self.whole + other.whole,
+            self.queue + other.queue,
+        )
+
 
 @frozen
 class DraftCounts:
@@ -81,6 +90,13 @@ class DraftCounts:
     num_drafts: int = 0
     num_tokens: int = 0
     num_accepted: int = 0
+
+    def __add__(self, other: DraftCounts) -> DraftCounts:
+        return DraftCounts(
+            self.num_drafts + other.num_drafts,
+            self.num_tokens + other.num_tokens,
+            self.num_accepted + other.num_accepted,
+        )
 
 
 @frozen
@@ -112,6 +128,33 @@ class EngineStats:
     latencies: Latencies
     drafts: Mapping[str, DraftCounts]
     load: EngineLoad
+
+    def __add__(self, later: EngineStats) -> EngineStats:
+        """Of two engines, of which one came after the other: what is now is the later one's."""
+        names = {**self.drafts, **later.drafts}
+        none = DraftCounts()
+        return EngineStats(
+            num_steps=self.num_steps + later.num_steps,
+            num_rows=self.num_rows + later.num_rows,
+            num_preemptions=self.num_preemptions + later.num_preemptions,
+            seconds=self.seconds + later.seconds,
+            num_output_tokens=self.num_output_tokens + later.num_output_tokens,
+            num_prompt_tokens=self.num_prompt_tokens + later.num_prompt_tokens,
+            num_cached_tokens=self.num_cached_tokens + later.num_cached_tokens,
+            num_requests=_sum(self.num_requests, later.num_requests),
+            num_blocks=_sum(self.num_blocks, later.num_blocks),
+            last_step=later.last_step,
+            num_sampled_tokens=self.num_sampled_tokens + later.num_sampled_tokens,
+            latencies=self.latencies + later.latencies,
+            drafts={
+                name: self.drafts.get(name, none) + later.drafts.get(name, none) for name in names
+            },
+            load=later.load,
+        )
+
+
+def _sum(a: Mapping[str, int], b: Mapping[str, int]) -> Mapping[str, int]:
+    return {name: a.get(name, 0) + b.get(name, 0) for name in {**a, **b}}
 
 
 class Accounts:

@@ -17,6 +17,11 @@ class Distribution:
     counts: tuple[int, ...]
     total: float
 
+    def __add__(self, other: Distribution) -> Distribution:
+        """Of both together, whose bounds are the same."""
+        counts = tuple(a + b for a, b in zip(self.counts, other.counts, strict=True))
+        return Distribution(self.bounds, counts, self.total + other.total)
+
 
 class Histogram:
     """One thread adds values; any may look."""

@@ -13,6 +13,7 @@ from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from fnmatch import fnmatchcase
 
+from edgeserve.engine.accounting import EngineStats
 from edgeserve.errors import ClosedError, EdgeServeError, ModelNotFoundError
 from edgeserve.server.errors import ModelBusyError, ModelNotServedError
 from edgeserve.server.library import ListedModel, ModelFacts, ModelLibrary
@@ -47,6 +48,7 @@ class ManyModels:
         self._served: dict[str, Served] = {}
         self._listed: dict[str, ListedModel] = {}
         self._about: dict[str, ModelFacts] = {}
+        self._earlier: dict[str, EngineStats] = {}
         self._loading: set[asyncio.Task[None]] = set()
         self._unloading: set[asyncio.Task[None]] = set()
         self._is_closed = False
@@ -76,6 +78,9 @@ class ManyModels:
         """Lists what there is now."""
         listed = await asyncio.to_thread(self._library.models)
         self._listed = {each.name: each for each in listed}
+
+    def earlier(self) -> Mapping[str, EngineStats]:
+        return self._earlier
 
     def cards(self) -> Sequence[ModelCard]:
         names = self._names()
@@ -243,8 +248,16 @@ class ManyModels:
 
     async def _close(self, name: str, served: Served) -> None:
         """Its memory is free when this returns."""
+        before = self._earlier.get(name)
+        # Now, so that what was counted can be asked for, and when the last request has ended.
+        self._earlier[name] = _total(before, served.llm.stats)
         await self._preparations.settle(name)
         await served.llm.close()
+        self._earlier[name] = _total(before, served.llm.stats)
+
+
+def _total(before: EngineStats | None, stats: EngineStats) -> EngineStats:
+    return stats if before is None else before + stats
 
 
 def _begin(work: Coroutine[None, None, None], kept: set[asyncio.Task[None]]) -> None:

@@ -188,7 +188,8 @@ def exposition(models: ModelRegistry) -> bytes:
 
 
 class _Engines(Collector):
-    """All loaded models of a server."""
+    """All models of a server. What is now is said of those that are loaded; what was counted, also
+    of those that were: a counter goes on where it was when its model comes back."""
 
     def __init__(self, models: ModelRegistry) -> None:
         self._models = models
@@ -197,6 +198,9 @@ class _Engines(Collector):
         cards = self._models.cards()
         served = {each.name: each for card in cards if (each := card.served) is not None}
         found = [(name, each.llm.stats) for name, each in served.items()]
+        totals = dict(self._models.earlier())
+        for name, stats in found:
+            totals[name] = totals[name] + stats if name in totals else stats
         yield _states((card.name, card.state) for card in cards)
         for gauge in _GAUGES:
             labels = [_MODEL, *([gauge.label] if gauge.label else [])]
@@ -204,9 +208,9 @@ class _Engines(Collector):
         for counter in _COUNTERS:
             labels = [_MODEL, *([counter.label] if counter.label else [])]
             family = CounterMetricFamily(counter.name, counter.help, labels=labels)
-            yield _filled(family, counter, found)
+            yield _filled(family, counter, totals.items())
         for spread in _SPREADS:
-            yield _histogram(spread, found)
+            yield _histogram(spread, totals.items())
 
 
 def _states(models: Iterable[tuple[str, str]]) -> Metric:

@@ -6,12 +6,13 @@ loaded for that, or others had to go, is the registry's business.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from fnmatch import fnmatchcase
 from typing import Literal, Protocol
 
 from edgeserve.async_llm import AsyncLLM
+from edgeserve.engine.accounting import EngineStats
 from edgeserve.errors import EdgeServeError
 from edgeserve.frozen import frozen
 from edgeserve.server.errors import ModelLoadingError, ModelNotServedError
@@ -82,6 +83,10 @@ class ModelRegistry(Protocol):
         """Raises ModelNotServedError."""
         ...
 
+    def earlier(self) -> Mapping[str, EngineStats]:
+        """What was counted of models, by name, before they were unloaded."""
+        ...
+
     @property
     def is_ready(self) -> bool:
         """Whether a request would be answered without waiting for the first model."""
@@ -127,6 +132,9 @@ class OneModel:
 
     async def refresh(self) -> None:
         pass
+
+    def earlier(self) -> Mapping[str, EngineStats]:
+        return {}
 
     def cards(self) -> Sequence[ModelCard]:
         state: ModelState = "loading" if self._served is None else "loaded"
