@@ -13,7 +13,8 @@ from edgeserve.cache.block_tables import BlockTables
 from edgeserve.cache.kv_cache import KVCache
 from edgeserve.cache.prefix_index import PrefixIndex
 from edgeserve.engine.restorer import Restorer
-from edgeserve.engine.scheduler import Scheduler, SchedulerOutput
+from edgeserve.engine.scheduled_rows import SchedulerOutput
+from edgeserve.engine.scheduler import Scheduler
 from edgeserve.engine.sequence import Sequence
 from edgeserve.errors import OutOfBlocksError
 from edgeserve.types import SamplingDefaults, SamplingParams
@@ -153,6 +154,27 @@ def test_time_bound_cuts_prompts_but_never_decodes() -> None:
     assert shares(bench.step(max_rows=1)) == [("a", 1, 1), ("b", 1, 1), ("c", 1, 0)]
 
 
+def test_short_prompts_overtake_a_long_one_in_every_other_step() -> None:
+    bench = Bench(batched=16)
+    bench.add("long", 200)
+    assert shares(bench.step()) == [("long", 16, 0)]
+    for name in ("short", "middle", "tail"):
+        bench.add(name, {"short": 4, "middle": 40, "tail": 5}[name])
+    assert shares(bench.step()) == [("short", 4, 1), ("tail", 5, 1), ("middle", 7, 0)]
+    assert shares(bench.step()) == [("long", 16, 0)]
+    assert shares(bench.step()) == [("middle", 16, 0)]
+    assert shares(bench.step()) == [("long", 16, 0)]
+
+
+def test_a_stream_of_short_prompts_cannot_starve_a_long_one() -> None:
+    bench = Bench(batched=16)
+    bench.add("long", 64)
+    for number in range(8):
+        bench.add(f"short {number}", 16)
+        bench.step()
+    assert "long" in bench.ended
+
+
 def test_no_more_run_than_may() -> None:
     bench = Bench(seqs=2)
     for name in "abc":
@@ -251,7 +273,7 @@ def test_prompt_whose_scores_are_wanted_is_computed_whole() -> None:
     bench.run()
     bench.add("scored", 20, scored=True)
     bench.add("plain", 20)
-    assert shares(bench.step()) == [("scored", 20, 20), ("plain", 4, 1)]
+    assert sorted(shares(bench.step())) == [("plain", 4, 1), ("scored", 20, 20)]
 
 
 def test_choices_share_their_prompt_and_copy_what_they_write() -> None:

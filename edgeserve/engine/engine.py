@@ -30,7 +30,8 @@ from edgeserve.engine.questions import pooled
 from edgeserve.engine.recent_prompts import RecentPrompts
 from edgeserve.engine.restorer import Restorer
 from edgeserve.engine.saver import Saver
-from edgeserve.engine.scheduler import ScheduledRows, Scheduler, SchedulerOutput
+from edgeserve.engine.scheduled_rows import ScheduledRows, SchedulerOutput
+from edgeserve.engine.scheduler import Scheduler
 from edgeserve.engine.sequence import Sequence
 from edgeserve.engine.speculation.speculator import Speculator
 from edgeserve.engine.step_load import KeysSeen

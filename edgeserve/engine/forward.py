@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from edgeserve.cache.kv_cache import KVCache
 from edgeserve.engine.questions import Masks, questions, row_group
-from edgeserve.engine.scheduler import ScheduledRows
+from edgeserve.engine.scheduled_rows import ScheduledRows
 from edgeserve.engine.sequence import Sequence
 from edgeserve.errors import LibraryError
 from edgeserve.runner.batch import Batch, ChooseToken, ScoreToken, TokenResult

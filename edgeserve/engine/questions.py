@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from collections.abc import Sequence as Items
 from typing import TYPE_CHECKING
 
-from edgeserve.engine.scheduler import ScheduledRows
+from edgeserve.engine.scheduled_rows import ScheduledRows
 from edgeserve.engine.sequence import Sequence
 from edgeserve.runner.batch import ChooseToken, RowGroup, ScoreToken
 

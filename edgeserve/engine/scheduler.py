@@ -3,7 +3,8 @@
 First come, first served, but that a lower priority goes ahead of at most 64 that came before. When
 blocks run out, the running sequence that is last in this order gives its own back and is computed
 again later: its tokens stay, so its answer does too. A prompt that begins like one
-which is being computed waits for that one's blocks, and then shares them.
+which is being computed waits for that one's blocks, and then shares them. Prompts take turns: in
+every other step the shortest goes first, so that a short chat need not wait for a long one's end.
 """
 
 from __future__ import annotations
@@ -17,12 +18,9 @@ from typing import Protocol
 from edgeserve.cache.kv_cache import KVCache
 from edgeserve.engine.accounting import EngineLoad
 from edgeserve.engine.restorer import Restorer
+from edgeserve.engine.scheduled_rows import ScheduledRows, SchedulerOutput, scheduled_rows
 from edgeserve.engine.sequence import Sequence
 from edgeserve.errors import OutOfBlocksError
-from edgeserve.frozen import frozen
-
-_MAX_SCORED_ROWS = 32
-"""Prompt rows of one sequence that get logits in a step: a row is a megabyte at 262k tokens."""
 
 _LEAST_ALONE = 32
 """Rows of a prompt that nobody decodes beside, however slow steps have been: fewer would read the
@@ -31,57 +29,6 @@ _CHUNK_SHARE = 4
 """The part of a prompt's chunk, a quarter, that drafts of those who decode beside it may take."""
 PRIORITY_STEP = 64
 """Places in the queue that one step of priority is worth: it moves ahead, and starves nobody."""
-
-
-@frozen
-class ScheduledRows:
-    """`num_tokens` of a sequence from its first uncomputed one, and a `draft` of what may follow;
-    the last rows need logits, all of the draft's among them, or give hidden states."""
-
-    sequence: Sequence
-    num_tokens: int
-    num_logits_rows: int
-    draft: tuple[int, ...] = ()
-    num_hidden_rows: int = 0
-
-    @property
-    def num_rows(self) -> int:
-        return self.num_tokens + len(self.draft)
-
-    @property
-    def is_last(self) -> bool:
-        """Whether nothing of the sequence is left to compute then."""
-        return self.num_tokens == self.sequence.num_uncomputed_tokens
-
-    @property
-    def chooses(self) -> bool:
-        """Whether a new token comes of it."""
-        return self.num_logits_rows > 0 and self.is_last
-
-
-@frozen
-class SchedulerOutput:
-    """The first `num_decodes` rows are of sequences that go on with their newest token. `unable` is
-    one that has the pools to itself and still finds no room in memory."""
-
-    rows: tuple[ScheduledRows, ...]
-    num_decodes: int = 0
-    num_preempted: int = 0
-    unable: Sequence | None = None
-
-    @property
-    def num_rows(self) -> int:
-        return sum(rows.num_rows for rows in self.rows)
-
-    @property
-    def chunk(self) -> ScheduledRows | None:
-        """The rows of a prompt that goes on after them, if any: without logits."""
-        found = (rows for rows in self.rows if rows.num_logits_rows == 0 and not rows.is_last)
-        return next(found, None)
-
-    @property
-    def wants_hidden(self) -> bool:
-        return any(rows.num_hidden_rows for rows in self.rows)
 
 
 class StepBound(Protocol):
@@ -118,6 +65,8 @@ class Scheduler:
         self._running: list[Sequence] = []
         # Hashes of full blocks that a running sequence has yet to compute, and by which.
         self._coming: dict[bytes, Sequence] = {}
+        # Whether the next step that finds several prompts begins with the shortest.
+        self._shortest_next = True
         # The first in the queue that found no room, and how many blocks it takes until it does.
         self._stuck: tuple[Sequence, list[int]] | None = None
 
@@ -163,24 +112,35 @@ class Scheduler:
         num_preempted = self._admit_and_make_room()
         budget = self._max_num_batched_tokens
         decodes = [s for s in self._running if s.num_uncomputed_tokens == 1][:budget]
-        rows = [ScheduledRows(s, 1, 1) if s.pooler is None else _rows(s, 1) for s in decodes]
+        rows = [
+            ScheduledRows(s, 1, 1) if s.pooler is None else scheduled_rows(s, 1) for s in decodes
+        ]
         if bound is not None:
             bound.begin((sequence.num_computed_tokens, 1) for sequence in decodes)
         budget -= len(decodes)
         least = 1 if decodes else _LEAST_ALONE
-        for sequence in self._running:
+        for sequence in self._prompts():
             num_tokens = min(sequence.num_uncomputed_tokens, budget)
-            if num_tokens <= 0 or sequence.num_uncomputed_tokens == 1:
-                continue
+            if num_tokens <= 0:
+                break
             if bound is not None:
                 num_tokens = bound.take(sequence.num_computed_tokens, num_tokens, least)
                 if num_tokens == 0:
                     break
             least = 0
-            rows.append(_rows(sequence, num_tokens))
+            rows.append(scheduled_rows(sequence, num_tokens))
             budget -= rows[-1].num_tokens
         unable = None if self._running or num_preempted else self._unable
         return SchedulerOutput(tuple(rows), len(decodes), num_preempted, unable)
+
+    def _prompts(self) -> list[Sequence]:
+        """Those who have more than a decode to compute, in the order in which they may."""
+        prompts = [s for s in self._running if s.num_uncomputed_tokens > 1]
+        if len(prompts) > 1:
+            if self._shortest_next:
+                prompts.sort(key=lambda s: (s.priority, s.num_uncomputed_tokens))
+            self._shortest_next = not self._shortest_next
+        return prompts
 
     def room_for_drafts(self, output: SchedulerOutput) -> int:
         """How many rows they may have. Beside prompts a share of a chunk that is not a prompt's
@@ -200,7 +160,7 @@ class Scheduler:
         found: list[ScheduledRows] = []
         for rows in output.rows:
             if rows is output.chunk:  # behind all decodes
-                found.append(_rows(rows.sequence, rows.num_tokens - (whole - room)))
+                found.append(scheduled_rows(rows.sequence, rows.num_tokens - (whole - room)))
                 continue
             draft = drafts.get(rows.sequence, ())[:room]
             draft = draft[: self._take_for_draft(rows.sequence, len(draft))]
@@ -378,16 +338,3 @@ class Scheduler:
 
 def _rank(sequence: Sequence) -> int:
     return sequence.rank
-
-
-def _rows(sequence: Sequence, num_tokens: int) -> ScheduledRows:
-    """Logits for the last token if it ends the chunk; for all rows while the prompt is scored. Of
-    what is embedded none, but hidden states."""
-    if sequence.pooler is not None:
-        num_hidden = sequence.pooler.num_wanted(sequence.num_computed_tokens, num_tokens)
-        return ScheduledRows(sequence, num_tokens, 0, num_hidden_rows=num_hidden)
-    if sequence.wants_prompt_scores:
-        num_tokens = min(num_tokens, _MAX_SCORED_ROWS)
-        return ScheduledRows(sequence, num_tokens, num_tokens)
-    reaches_end = num_tokens == sequence.num_uncomputed_tokens
-    return ScheduledRows(sequence, num_tokens, 1 if reaches_end else 0)
