@@ -1,0 +1,135 @@
+"""Lines of styled text, and how a run of text is broken into them. Text here has passed `shown`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+from rich.cells import cell_len, chop_cells
+from rich.segment import Segment
+from rich.style import Style
+
+from edgeserve.frozen import frozen
+
+Span = tuple[str, Style]
+
+
+@frozen
+class Line:
+    """One line of the screen. `spans` lie side by side from the left.
+
+    The first `decoration` characters are not the text's own (a quote's bar, an indentation made by
+    wrapping); `joint` is what stood between the line above and this one in the text.
+    """
+
+    spans: tuple[Span, ...]
+    decoration: int = 0
+    joint: str = "\n"
+
+    @property
+    def text(self) -> str:
+        return "".join(text for text, _ in self.spans)
+
+    @property
+    def cells(self) -> int:
+        return sum(cell_len(text) for text, _ in self.spans)
+
+    def segments(self) -> list[Segment]:
+        return [Segment(text, style) for text, style in self.spans]
+
+    def behind(self, prefix: Span) -> Line:
+        """The line with a decoration before it."""
+        return Line((prefix, *self.spans), self.decoration + len(prefix[0]), self.joint)
+
+
+BLANK = Line(())
+END = Line((), joint="\n\n")
+"""What lies between two turns."""
+
+_WORDS = re.compile(r"\s*\S+|\s+$")
+_WIDE_OR_WORD = re.compile(
+    r"\s*(?:[\u1100-\u115f\u2e80-\u9fff\ua960-\ua97f\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f"
+    r"\uff01-\uff60\U00020000-\U0003fffd][\u3001\u3002\uff0c\uff0e\uff01\uff1f\uff1a\uff1b]?"
+    r"|[^\s\u1100-\u115f\u2e80-\u9fff\ua960-\ua97f\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f"
+    r"\uff01-\uff60\U00020000-\U0003fffd]+)|\s+$"
+)
+"""Chinese, Japanese and Korean break between any two characters, but not before a full stop."""
+
+
+def wrap_words(spans: Sequence[Span], width: int) -> list[Line]:
+    """Broken at spaces, which are dropped there; a word longer than a line is broken inside."""
+    text = "".join(part for part, _ in spans)
+    lines: list[Line] = []
+    start = 0
+    for paragraph in text.split("\n"):
+        lines += _wrap_one(_cut(spans, start, start + len(paragraph)), paragraph, width)
+        start += len(paragraph) + 1
+    return lines
+
+
+def wrap_cells(spans: Sequence[Span], width: int) -> list[Line]:
+    """Broken where the line is full: for code, in which spaces count. No newline in it."""
+    text = "".join(part for part, _ in spans)
+    if not text:
+        return [BLANK]
+    ends = [0, *_fold_ends(text, width)]
+    return [Line(tuple(_cut(spans, a, b)), joint="\n" if a == 0 else "") for a, b in pairwise(ends)]
+
+
+def _wrap_one(spans: Sequence[Span], text: str, width: int) -> list[Line]:
+    lines: list[Line] = []
+    end_before = 0
+    for start, end in _line_ranges(text, width):
+        joint = text[end_before:start] if lines else "\n"
+        lines.append(Line(tuple(_cut(spans, start, end)), joint=joint))
+        end_before = end
+    return lines or [BLANK]
+
+
+def _line_ranges(text: str, width: int) -> Iterator[tuple[int, int]]:
+    """Where each line begins and ends in `text`; what lies between two lines is spaces."""
+    room_of = len if text.isascii() else cell_len
+    words = _WORDS if text.isascii() else _WIDE_OR_WORD
+    start = end = used = 0  # the line so far, and its cells
+    for match in words.finditer(text):
+        room = room_of(match[0])
+        if used and used + room > width:
+            yield start, end
+            start = end = match.end() - len(match[0].lstrip())
+            used, room = 0, room_of(text[start : match.end()])
+        end = match.end()
+        if used + room > width:
+            *full, _ = _fold_ends(text[start:end], width)
+            yield from pairwise([start, *(start + offset for offset in full)])
+            start += full[-1] if full else 0
+            room = room_of(text[start:end])
+        used += room
+    if end > start:
+        yield start, end
+
+
+def _fold_ends(text: str, width: int) -> Iterator[int]:
+    """The ends of pieces of at most `width` cells."""
+    if text.isascii():
+        yield from range(width, len(text), width)
+        yield len(text)
+        return
+    end = 0
+    for piece in chop_cells(text, max(width, 2)):
+        end += len(piece)
+        yield end
+
+
+def _cut(spans: Sequence[Span], start: int, end: int) -> list[Span]:
+    """The spans' part from character `start` to `end`."""
+    found: list[Span] = []
+    at = 0
+    for text, style in spans:
+        after = at + len(text)
+        if after > start and at < end and text:
+            found.append((text[max(start - at, 0) : end - at], style))
+        if after >= end:
+            break
+        at = after
+    return found

@@ -1,0 +1,233 @@
+"""Cuts Markdown that is still being written into its top-level blocks.
+
+A block that another one follows never changes again, so that only the last is looked at when text
+comes. Code is kept in pieces of some lines, each highlighted by itself; a very long line is a block
+of plain text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Literal
+
+from markdown_it import MarkdownIt
+from markdown_it.rules_block import StateBlock
+from markdown_it.token import Token
+
+from edgeserve.frozen import frozen
+from edgeserve.tui.terminal_text import shown
+
+LONG_LINE = 4096
+"""A longer one is shown as it is: reading 100,000 characters for emphasis takes seconds."""
+
+_CODE_LINES = 32
+_MAX_CODE_LINES = 64
+_PLAIN_LINES = 32
+
+
+@frozen
+class Block:
+    """A top-level block's source, or a piece of a code block.
+
+    `begins` is false for all pieces but the first; `info` is what stands behind the opening fence.
+    """
+
+    kind: Literal["markdown", "code", "plain"]
+    text: str
+    info: str = ""
+    begins: bool = True
+
+
+def parser() -> MarkdownIt:
+    """CommonMark with tables, task lists aside. HTML is text; a link's target is where it is used,
+    because one that is defined further down would change blocks that are done."""
+    markdown = MarkdownIt("commonmark", {"html": False})
+    return markdown.enable(["table", "strikethrough"]).disable(["reference", "html_block"])
+
+
+_FENCE = re.compile(r"( {0,3})(`{3,})([^`\n]*)$|( {0,3})(~{3,})([^\n]*)$")
+
+
+class MarkdownSource:
+    """Text that grows at its end, as it came; blocks have it neutralised (`shown`), line by line.
+
+    `settled` only grows, and `unsettled()` is what may still change. Fed in whatever pieces, both
+    end up the same.
+    """
+
+    def __init__(self) -> None:
+        self.settled: list[Block] = []
+        self._parser = parser()
+        self._tail = ""  # whole lines not in a settled block, outside of code
+        self._line = ""  # the last line, without its newline so far
+        self._fence: _Fence | None = None
+        self._is_in_long_line = False
+
+    def feed(self, text: str) -> None:
+        *lines, self._line = (self._line + text).split("\n")
+        for line in lines:
+            self._take(line.removesuffix("\r"))
+        if self._fence is not None:
+            return
+        if lines:
+            self._settle_all_but_last()
+        if self._is_in_long_line or len(self._line) > LONG_LINE:
+            self._line = self._settle_long(self._line)
+
+    def unsettled(self) -> list[Block]:
+        """The blocks after the settled ones, as the text ends now."""
+        line = shown(self._line)
+        if self._is_in_long_line:
+            return [Block("plain", line, begins=False)]
+        if self._fence is not None:
+            if self._fence.is_closed_by(line):
+                return self._fence.rest()
+            return self._fence.rest(line)
+        if line and (fence := self._opened_by(line)) is not None:
+            return [*self._blocks(self._tail), *fence.rest()]
+        return self._blocks(self._tail + line)
+
+    def _take(self, line: str) -> None:
+        if self._fence is not None:
+            line = shown(line)
+            if self._fence.is_closed_by(line):
+                self.settled += self._fence.rest()
+                self._fence = None
+            else:
+                self.settled += self._fence.take(line)
+        elif self._is_in_long_line or len(line) > LONG_LINE:
+            rest = self._settle_long(line)
+            self.settled.append(Block("plain", shown(rest), begins=False))
+            self._is_in_long_line = False
+        elif (fence := self._opened_by(shown(line))) is not None:
+            self._settle_tail()
+            self._fence = fence
+        else:
+            self._tail += shown(line) + "\n"
+
+    def _settle_long(self, line: str) -> str:
+        """Settles pieces of a long line; what is left is less than one."""
+        if not self._is_in_long_line:
+            self._settle_tail()
+        while len(line) > LONG_LINE:
+            cut = line.rfind(" ", 0, LONG_LINE) + 1 or LONG_LINE
+            begins = not self._is_in_long_line
+            self.settled.append(Block("plain", shown(line[:cut]), begins=begins))
+            self._is_in_long_line = True
+            line = line[cut:]
+        return line
+
+    def _opened_by(self, line: str) -> _Fence | None:
+        match = _FENCE.match(line)
+        if match is None:
+            return None
+        indent, marks, info = match.group(1, 2, 3) if match[2] else match.group(4, 5, 6)
+        if len(indent) > 1:  # it may belong to a list's item
+            starts = self._starts(self._tail + line + "\n")
+            if not starts or starts[-1] != self._tail.count("\n"):
+                return None
+        return _Fence(marks, info.strip(), len(indent))
+
+    def _settle_tail(self) -> None:
+        self.settled += self._blocks(self._tail)
+        self._tail = ""
+
+    def _settle_all_but_last(self) -> None:
+        blocks = self._blocks(self._tail)
+        if len(blocks) > 1:
+            self.settled += blocks[:-1]
+            self._tail = blocks[-1].text
+
+    def _blocks(self, source: str) -> list[Block]:
+        starts = self._starts(source)
+        if not starts:
+            return []
+        lines = source.split("\n")
+        ends = [*starts[1:], len(lines)]
+        return [
+            Block("markdown", "\n".join(lines[a:b]) + ("\n" if b < len(lines) else ""))
+            for a, b in zip(starts, ends, strict=True)
+        ]
+
+    def _starts(self, source: str) -> Sequence[int]:
+        """The lines at which top-level blocks begin; their inside is not looked at."""
+        if not source.strip():
+            return []
+        tokens: list[Token] = []
+        state = StateBlock(source, self._parser, {}, tokens)
+        self._parser.block.tokenize(state, 0, state.lineMax)
+        return [token.map[0] for token in tokens if token.level == 0 and token.map]
+
+
+class _Fence:
+    """A code block that is open."""
+
+    def __init__(self, marks: str, info: str, indent: int) -> None:
+        self._closing = re.compile(rf" {{0,3}}{marks[0]}{{{len(marks)},}}\s*$")
+        self._indent = indent
+        self._info = info
+        self._lines: list[str] = []
+        self._begins = True
+
+    def is_closed_by(self, line: str) -> bool:
+        return self._closing.match(line) is not None
+
+    def take(self, line: str) -> list[Block]:
+        """The pieces that are complete now that `line` follows."""
+        done: list[Block] = []
+        if self._is_full_before(line):
+            done.append(self._piece())
+            self._lines = []
+            self._begins = False
+        self._lines.append(self._bare(line))
+        return done
+
+    def rest(self, line: str = "") -> list[Block]:
+        """The last pieces, `line` being what is there of the next one."""
+        lines = self._lines
+        pieces: list[Block] = []
+        if line and self._is_full_before(line):
+            pieces.append(self._piece())
+            pieces.append(Block("code", self._bare(line), self._info, begins=False))
+            return pieces
+        text = "\n".join([*lines, self._bare(line)] if line else lines)
+        return [Block("code", text, self._info, begins=self._begins)]
+
+    def _is_full_before(self, line: str) -> bool:
+        """A piece ends where code is likely to begin anew: before an unindented line."""
+        count = len(self._lines)
+        if count >= _MAX_CODE_LINES:
+            return True
+        is_seam = line[:1].strip() != "" and not self._lines[-1].strip() if count else False
+        return count >= _CODE_LINES and is_seam
+
+    def _piece(self) -> Block:
+        return Block("code", "\n".join(self._lines), self._info, self._begins)
+
+    def _bare(self, line: str) -> str:
+        spaces = len(line) - len(line.lstrip(" "))
+        return line[min(spaces, self._indent) :]
+
+
+class PlainSource:
+    """The same for text in which nothing but its lines means anything."""
+
+    def __init__(self) -> None:
+        self.settled: list[Block] = []
+        self._lines: list[str] = []
+        self._line = ""
+
+    def feed(self, text: str) -> None:
+        *lines, self._line = (self._line + text).split("\n")
+        for line in lines:
+            if len(self._lines) == _PLAIN_LINES:
+                self.settled.append(self._piece(self._lines))
+                self._lines = []
+            self._lines.append(shown(line.removesuffix("\r")))
+
+    def unsettled(self) -> list[Block]:
+        return [self._piece([*self._lines, shown(self._line)])]
+
+    def _piece(self, lines: Sequence[str]) -> Block:
+        return Block("plain", "\n".join(lines), begins=not self.settled)

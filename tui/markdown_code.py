@@ -1,0 +1,93 @@
+"""Code as lines: its language and how to copy it above, highlighted, wrapped where it is wide."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from pygments.lexer import Lexer
+from pygments.lexers import get_lexer_by_name
+from pygments.token import Comment, Generic, Keyword, Name, Number, Operator, String, _TokenType  # pyright: ignore[reportPrivateUsage]
+from pygments.util import ClassNotFound
+from rich.cells import cell_len
+from rich.style import Style
+
+from edgeserve.tui.lines import Line, Span, wrap_cells
+from edgeserve.tui.look import Look
+from edgeserve.tui.markdown_blocks import LONG_LINE, Block
+
+COPY_HINT = "c copies"
+
+
+def code_lines(block: Block, width: int, look: Look) -> list[Line]:
+    """A code block, or a piece of one: its background as wide as the text."""
+    language = block.info.split()[0] if block.info.split() else ""
+    lines = [_head(language, width, look)] if block.begins else []
+    for spans in _highlighted(block.text, language, look):
+        lines += [_padded(line, width, look) for line in wrap_cells(spans, width - 2)]
+    return lines
+
+
+def _head(language: str, width: int, look: Look) -> Line:
+    language = language[: max(0, width - len(COPY_HINT) - 4)]
+    gap = max(1, width - cell_len(language) - len(COPY_HINT) - 2)
+    text = f" {language}{' ' * gap}{COPY_HINT} "
+    return Line(((text, look.code + look.code_note),), decoration=len(text))
+
+
+def _padded(line: Line, width: int, look: Look) -> Line:
+    fill = " " * (width - 1 - line.cells)
+    return Line(((" ", look.code), *line.spans, (fill, look.code)), 1, line.joint)
+
+
+def _highlighted(code: str, language: str, look: Look) -> list[list[Span]]:
+    lexer = _lexer(language)
+    if lexer is None or any(len(line) > LONG_LINE for line in code.split("\n")):
+        return [[(line, look.code)] for line in code.split("\n")]
+    lines: list[list[Span]] = [[]]
+    for kind, value in lexer.get_tokens(code):
+        style = look.code + _style_of(kind, look)
+        first, *rest = value.split("\n")
+        if first:
+            lines[-1].append((first, style))
+        for part in rest:
+            lines.append([(part, style)] if part else [])
+    if code.count("\n") + 1 < len(lines):
+        del lines[code.count("\n") + 1 :]  # the lexer ends the last line
+    return lines
+
+
+@lru_cache(maxsize=64)
+def _lexer(language: str) -> Lexer | None:
+    try:
+        return get_lexer_by_name(language, stripnl=False, ensurenl=True) if language else None
+    except ClassNotFound:
+        return None
+
+
+_STYLES = (
+    (Comment, "comment"),
+    (Keyword.Constant, "number"),
+    (Keyword, "keyword"),
+    (Operator.Word, "keyword"),
+    (Number, "number"),
+    (String, "string"),
+    (Name.Function, "name"),
+    (Name.Class, "name"),
+    (Name.Tag, "keyword"),
+    (Name.Attribute, "name"),
+    (Name.Decorator, "name"),
+    (Generic.Inserted, "added"),
+    (Generic.Deleted, "removed"),
+    (Generic.Heading, "keyword"),
+    (Generic.Subheading, "keyword"),
+)
+
+
+def _style_of(kind: _TokenType, look: Look) -> Style:
+    name = _style_name(kind)
+    return getattr(look, name) if name else Style.null()
+
+
+@lru_cache(maxsize=512)
+def _style_name(kind: _TokenType) -> str:
+    return next((name for family, name in _STYLES if kind in family), "")

@@ -1,0 +1,438 @@
+"""The turns of a chat as lines. Draws what is seen; text that streams costs its last block.
+
+Knows no client and no store: it is shown TurnViews and says in messages what somebody wants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from time import perf_counter
+from typing import ClassVar
+
+from rich.cells import cell_len
+from rich.segment import Segment
+from rich.style import Style
+from textual import events
+from textual.binding import BindingType
+from textual.geometry import Size
+from textual.scroll_view import ScrollView
+from textual.selection import Selection
+from textual.strip import Strip
+from textual.timer import Timer
+
+from edgeserve.tui.client import TokenFact
+from edgeserve.tui.lines import END, Line
+from edgeserve.tui.look import ASCII, STYLE_NAMES, UNICODE, Look
+from edgeserve.tui.markdown_inline import LINK
+from edgeserve.tui.markdown_lines import MarkdownLines
+from edgeserve.tui.widgets.transcript_messages import (
+    BranchAsked,
+    CodeCopyAsked,
+    LinkAsked,
+    TokenPointed,
+    TurnSelected,
+)
+from edgeserve.tui.widgets.transcript_style import TRANSCRIPT_CSS, TRANSCRIPT_KEYS
+from edgeserve.tui.widgets.transcript_text import selected_text
+from edgeserve.tui.widgets.turn_parts import TurnParts
+from edgeserve.tui.widgets.turn_stack import Place, TurnStack
+from edgeserve.tui.widgets.turn_view import TOKEN, TurnView
+
+_FRAME_SECONDS = 1 / 30
+_BACKGROUND_SECONDS = 0.006
+_MAX_TEXT_CELLS = 100
+_MAX_SETTLINGS = 8
+_MARGIN = 2
+"""The bar that tells the role, and a space."""
+
+
+class Transcript(ScrollView, can_focus=True):
+    """Turns above each other, one of them selected; follows the end while it is in sight."""
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {f"transcript--{name}" for name in STYLE_NAMES}
+
+    BINDINGS: ClassVar[list[BindingType]] = TRANSCRIPT_KEYS
+
+    DEFAULT_CSS = TRANSCRIPT_CSS
+
+    def __init__(
+        self, *, is_ascii: bool = False, id: str | None = None, classes: str | None = None
+    ) -> None:
+        super().__init__(id=id, classes=classes)
+        self.selected: str | None = None
+        self.follows = True
+        self.is_tinted = False
+        self._marks = ASCII if is_ascii else UNICODE
+        self._stack = TurnStack()
+        self._drawer = MarkdownLines(Look(marks=self._marks))
+        self._width = 0
+        self._changed: set[str] = set()
+        self._has_new_below = False
+        self._place: Place | None = None  # what is at the top
+        self._is_settling = False
+        self._next_code = 0
+        self._frame_timer: Timer | None = None
+        self._background_timer: Timer | None = None
+
+    # --- what is shown ---------------------------------------------------------------------------
+
+    def show(self, views: Sequence[TurnView]) -> None:
+        """Replaces all. Turns that were there stay as they are; so does the scroll position."""
+        known = {turn.view.id: turn for turn in self._stack.turns}
+        turns: list[TurnParts] = []
+        for view in views:
+            turn = known.get(view.id)
+            if turn is None:
+                turn = self._new_turn(view)
+            else:
+                turn.change(view)
+            turns.append(turn)
+        self._keep_place(turns)
+        self._stack.turns = turns
+        if self.selected not in {view.id for view in views}:
+            self.selected = None
+        self._relay(0)
+
+    def _keep_place(self, turns: Sequence[TurnParts]) -> None:
+        """Finds the turn at the top among the new ones; without it, the end is shown."""
+        place = self._place
+        top = None if place is None else self._stack.turns[place.turn]
+        if place is None or top is None or top not in turns:
+            self.follows = True
+            self._place = None
+        else:
+            self._place = Place(turns.index(top), place.part)
+
+    def update(self, view: TurnView) -> None:
+        """Shows another state of one turn, or a new one at the end."""
+        index = self._stack.index_of(view.id)
+        if index is None:
+            index = len(self._stack.turns)
+            self._stack.turns.append(self._new_turn(view))
+        else:
+            self._stack.turns[index].change(view)
+        self._changed.discard(view.id)
+        self._relay(index)
+
+    def append(
+        self,
+        turn_id: str,
+        text: str,
+        *,
+        is_reasoning: bool = False,
+        tokens: Sequence[TokenFact] = (),
+    ) -> None:
+        """Adds to a turn. It is seen with the next frame, at most thirty a second."""
+        index = self._stack.index_of(turn_id)
+        if index is None:
+            return
+        self._stack.turns[index].append(text, tokens, is_reasoning=is_reasoning)
+        self._changed.add(turn_id)
+        if self._frame_timer is None:
+            self._frame_timer = self.set_timer(_FRAME_SECONDS, self._frame)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a frame is due or turns are yet to be drawn."""
+        return self._frame_timer is not None or self._background_timer is not None
+
+    def toggle_reasoning(self, turn_id: str) -> None:
+        index = self._stack.index_of(turn_id)
+        if index is not None and self._stack.turns[index].view.reasoning:
+            turn = self._stack.turns[index]
+            turn.is_folded = not turn.is_folded
+            turn.refresh()
+            self._relay(index)
+
+    def toggle_tint(self) -> None:
+        """Answers whose tokens are known, token by token, or as Markdown again."""
+        self.is_tinted = not self.is_tinted
+        for turn in self._stack.turns:
+            turn.shows_tokens = self.is_tinted
+            turn.pointed = -1
+            turn.refresh()
+        self._relay(0)
+
+    def code_blocks(self, turn_id: str) -> list[str]:
+        """The code of a turn's blocks, in order."""
+        index = self._stack.index_of(turn_id)
+        return [] if index is None else self._stack.turns[index].code_blocks()
+
+    def select(self, turn_id: str) -> None:
+        """Moves the selection, and scrolls so that the turn is seen."""
+        index = self._stack.index_of(turn_id)
+        if index is None:
+            return
+        self._mark(turn_id)
+        self._reveal(index)
+
+    # --- frames ----------------------------------------------------------------------------------
+
+    def _frame(self) -> None:
+        started = perf_counter()
+        self._frame_timer = None
+        found = [self._stack.index_of(turn_id) for turn_id in self._changed]
+        self._changed.clear()
+        indices = [index for index in found if index is not None]
+        for index in indices:
+            self._stack.turns[index].refresh()
+        self._relay(min(indices, default=0))
+        spent = perf_counter() - started
+        if spent > _FRAME_SECONDS / 2:  # leave the loop to keys for as long again
+            self._frame_timer = self.set_timer(spent * 2, self._frame)
+
+    def _relay(self, first_changed: int) -> None:
+        """Measures anew, and keeps the end or the text at the top where it was."""
+        if not self._width:
+            return
+        before = self._stack.height
+        self._stack.measure(first_changed=first_changed)
+        if not self.follows and self._stack.height > before:
+            self._has_new_below = True
+        self._settle()
+        self.refresh()
+        if self._background_timer is None:
+            self._background_timer = self.set_timer(_FRAME_SECONDS, self._draw_unseen)
+
+    def _settle(self) -> None:
+        """Draws what is in sight, which may change its height, until nothing moves."""
+        stack = self._stack
+        height = self.size.height
+        y = 0
+        for _ in range(_MAX_SETTLINGS):
+            last = max(0, stack.height - height)
+            y = last if self.follows or self._place is None else stack.y_of(self._place)
+            y = min(y, last)
+            if not stack.turns or not stack.ensure(y, y + height):
+                break
+        self._is_settling = True
+        self.virtual_size = Size(self._width, stack.height)
+        self.scroll_to(y=y, animate=False, force=True)
+        self._is_settling = False
+        self._place = stack.place_of(y) if stack.turns else None
+
+    def _draw_unseen(self) -> None:
+        """Turns guesses into heights, a few milliseconds at a time."""
+        self._background_timer = None
+        until = perf_counter() + _BACKGROUND_SECONDS
+        for _ in self._stack.draw_more():
+            if perf_counter() > until:
+                self._background_timer = self.set_timer(_FRAME_SECONDS, self._draw_unseen)
+                break
+        height = self._stack.height
+        self._stack.measure(first_changed=len(self._stack.turns))
+        if height != self._stack.height:
+            self._settle()
+
+    def _new_turn(self, view: TurnView) -> TurnParts:
+        turn = TurnParts(view, self._drawer, self._text_width)
+        turn.shows_tokens = self.is_tinted
+        return turn
+
+    @property
+    def _text_width(self) -> int:
+        return max(1, min(self._width - _MARGIN, _MAX_TEXT_CELLS))
+
+    def _redraw(self) -> None:
+        """Another width or theme: all lines are made anew, those in sight at once."""
+        styles = {name: self._component_style(f"transcript--{name}") for name in STYLE_NAMES}
+        self._drawer = MarkdownLines(Look(**styles, marks=self._marks))
+        for turn in self._stack.turns:
+            turn.redraw(self._drawer, self._text_width)
+        self._relay(0)
+
+    def _component_style(self, name: str) -> Style:
+        """What the component sets and no more; its colour as seen on this background."""
+        style = self.get_component_rich_style(name, partial=True)
+        if self.get_component_styles(name).has_rule("color"):
+            style += Style(color=self.get_component_rich_style(name).color)
+        return style
+
+    # --- events ----------------------------------------------------------------------------------
+
+    def on_resize(self, _: events.Resize) -> None:
+        if self.size.width != self._width:
+            self._width = self.size.width
+            self.screen.clear_selection()
+            self._redraw()
+        else:
+            self._relay(len(self._stack.turns))
+
+    def notify_style_update(self) -> None:
+        super().notify_style_update()
+        if self._width:
+            self.call_next(self._redraw)
+
+    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
+        super().watch_scroll_y(old_value, new_value)
+        if self._is_settling or not self._stack.turns:
+            return
+        self.follows = round(new_value) >= self.max_scroll_y
+        if self.follows:
+            self._has_new_below = False
+        self._place = self._stack.place_of(round(new_value))
+        self.call_next(self._settle)
+
+    def on_click(self, event: events.Click) -> None:
+        meta = event.style.meta
+        if LINK in meta:
+            self.post_message(LinkAsked(str(meta[LINK])))
+            return
+        y = self.scroll_offset.y + event.y
+        if not self._stack.turns or y >= self._stack.height or self.screen.selections:
+            return
+        index = self._stack.turn_at(y)
+        turn = self._stack.turns[index]
+        self._mark(turn.view.id)
+        if turn.is_fold(y - self._stack.range_of(index)[0]):
+            self.toggle_reasoning(turn.view.id)
+
+    def on_mouse_move(self, event: events.MouseMove) -> None:
+        token = event.style.meta.get(TOKEN)
+        if token is None or not self._stack.turns:
+            return
+        index = self._stack.turn_at(self.scroll_offset.y + event.y)
+        self._point(index, int(token))
+
+    # --- actions ---------------------------------------------------------------------------------
+
+    def action_select(self, step: int) -> None:
+        turns = self._stack.turns
+        if not turns:
+            return
+        index = None if self.selected is None else self._stack.index_of(self.selected)
+        if index is None:
+            index = self._stack.turn_at(self.scroll_offset.y + self.size.height - 1)
+        else:
+            index = max(0, min(index + step, len(turns) - 1))
+        self.select(turns[index].view.id)
+
+    def action_fold(self) -> None:
+        if self.selected is not None:
+            self.toggle_reasoning(self.selected)
+
+    def action_branch(self, step: int) -> None:
+        if self.selected is not None:
+            self.post_message(BranchAsked(self.selected, step))
+
+    def action_copy_code(self) -> None:
+        """The selected turn's first code block; the next one when asked again."""
+        codes = self.code_blocks(self.selected) if self.selected is not None else []
+        if codes:
+            self.post_message(CodeCopyAsked(codes[self._next_code % len(codes)]))
+            self._next_code += 1
+
+    def action_tint(self) -> None:
+        self.toggle_tint()
+
+    def action_point(self, step: int) -> None:
+        index = None if self.selected is None else self._stack.index_of(self.selected)
+        if index is not None and self.is_tinted and self._stack.turns[index].view.tokens:
+            turn = self._stack.turns[index]
+            token = max(0, min(turn.pointed + step, len(turn.view.tokens) - 1))
+            self._point(index, token)
+
+    def action_scroll_home(self) -> None:
+        self.scroll_to(y=0, animate=False)
+
+    def action_scroll_end(self) -> None:
+        self.follows = True
+        self._has_new_below = False
+        self._settle()
+        self.refresh()
+
+    def action_page_up(self) -> None:
+        self.scroll_to(y=self.scroll_offset.y - self.size.height + 1, animate=False)
+
+    def action_page_down(self) -> None:
+        self.scroll_to(y=self.scroll_offset.y + self.size.height - 1, animate=False)
+
+    def _mark(self, turn_id: str) -> None:
+        if self.selected != turn_id:
+            self.selected = turn_id
+            self._next_code = 0
+            self.post_message(TurnSelected(turn_id))
+            self.refresh()
+
+    def _reveal(self, index: int) -> None:
+        """Scrolls as little as shows the turn, or its beginning."""
+        self._stack.ensure(*self._stack.range_of(index))
+        first, after = self._stack.range_of(index)
+        top, height = self.scroll_offset.y, self.size.height
+        if first < top or after - first > height:
+            top = first
+        elif after > top + height:
+            top = after - height
+        self._stack.ensure(top, top + height)
+        self._is_settling = True
+        self.virtual_size = Size(self._width, self._stack.height)
+        self._is_settling = False
+        self.scroll_to(y=top, animate=False)
+
+    def _point(self, index: int, token: int) -> None:
+        turn = self._stack.turns[index]
+        if turn.pointed != token:
+            turn.pointed = token
+            turn.refresh()
+            self._relay(index)
+            self.post_message(TokenPointed(turn.view.tokens[token]))
+
+    # --- lines -----------------------------------------------------------------------------------
+
+    def render_line(self, y: int) -> Strip:
+        width = self.size.width
+        base = self.rich_style
+        if self._has_new_below and y == self.size.height - 1:
+            return self._hint(width)
+        at = self.scroll_offset.y + y
+        if at >= self._stack.height or not self._stack.turns:
+            return Strip.blank(width, base)
+        turn, line = self._stack.line(at)
+        segments = [*self._bar(turn, line), *line.segments()]
+        strip = Strip(Segment.apply_style(segments, base))
+        if self.text_selection is not None:
+            strip = self._with_selection(strip, at)
+        return strip.adjust_cell_length(width, base).apply_offsets(0, at)
+
+    def _bar(self, turn: TurnParts, line: Line) -> list[Segment]:
+        look = self._drawer.look
+        if line is END:
+            return [Segment("  ")]
+        style = {"user": look.user, "assistant": look.assistant}.get(turn.view.role, look.dim)
+        if turn.view.id == self.selected and self.has_focus:
+            style = look.selected
+            return [Segment(look.marks.selected_bar + " ", style)]
+        return [Segment(look.marks.bar + " ", style)]
+
+    def _hint(self, width: int) -> Strip:
+        look = self._drawer.look
+        text = f" {look.marks.down} new text below, End goes there "
+        segments = Segment.apply_style([Segment(text, look.hint)], self.rich_style)
+        return Strip(segments).adjust_cell_length(width, self.rich_style)
+
+    def _with_selection(self, strip: Strip, y: int) -> Strip:
+        selection = self.text_selection
+        span = None if selection is None else selection.get_span(y)
+        if span is None:
+            return strip
+        text = strip.text
+        first = max(span[0], _MARGIN)
+        last = len(text) if span[1] == -1 else span[1]
+        cuts = [cell_len(text[:first]), cell_len(text[:last]), strip.cell_length]
+        before, inside, after = (*strip.divide(cuts), Strip([]), Strip([]))[:3]
+        style = self.screen.get_component_rich_style("screen--selection")
+        marked = Strip([Segment(t, (s or Style.null()) + style) for t, s, _ in inside])
+        return Strip.join([before, marked, after])
+
+    # --- selection by mouse ----------------------------------------------------------------------
+
+    def get_selection(self, selection: Selection) -> tuple[str, str] | None:
+        """The text as it is seen, without bars and margins, wrapped lines joined again."""
+        first = 0 if selection.start is None else selection.start.y
+        last = self._stack.height - 1 if selection.end is None else selection.end.y
+        while self._stack.turns and self._stack.ensure(first, last):
+            pass
+        lines = [
+            (y, self._stack.line(y)[1]) for y in range(first, min(last, self._stack.height - 1) + 1)
+        ]
+        return selected_text(lines, selection, _MARGIN), "\n"
