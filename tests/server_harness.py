@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from edgeserve import AsyncLLM
 from edgeserve.server.address import Listening, base_url, bind
@@ -30,11 +31,13 @@ Test = Callable[[httpx.AsyncClient, AsyncLLM], Awaitable[None]]
 
 @asynccontextmanager
 async def client_of(llm: AsyncLLM | None, **context: Any) -> AsyncIterator[httpx.AsyncClient]:
-    """A client of a server with this model, named "tiny"; without one it is loading."""
+    """A client of a server with this model, named "tiny"; without one it is loading. `layer` among
+    the context is one around the application."""
     model = OneModel("tiny", ("gpt-*",), created=1)
     if llm is not None:
         model.arrived(llm)
-    app = build_app(replace(ServerContext(model), **context))
+    layer = context.pop("layer", lambda app: app)
+    app = layer(build_app(replace(ServerContext(model), **context)))
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)  # type: ignore[arg-type]
     async with httpx.AsyncClient(
         transport=transport, base_url="http://localhost", timeout=SECONDS
@@ -54,6 +57,35 @@ def with_server(path: Path | str, test: Test, *, context: Any = None, **options:
             llm.model.engine.check()
 
     asyncio.run(bounded())
+
+
+class Overheard:
+    """An ASGI layer that tells a test what is sent, while it is sent."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self._num_bodies = 0
+        self._more = asyncio.Event()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def sending(message: Message) -> None:
+            self._num_bodies += message["type"] == "http.response.body"
+            self._more.set()
+            await send(message)
+
+        await self._app(scope, receive, sending)
+
+    async def bodies(self, count: int) -> None:
+        """Returns when so many pieces of bodies have been sent."""
+        while self._num_bodies < count:
+            self._more.clear()
+            await self._more.wait()
+
+
+async def settled() -> None:
+    """When every task of the loop has done what it can do by itself."""
+    for _ in range(50):
+        await asyncio.sleep(0)
 
 
 def events_of(body: str) -> list[Any]:

@@ -27,7 +27,7 @@ from edgeserve.server.sse import Pings
 from edgeserve.types import SamplingDefaults
 
 from .serve_program import Program
-from .server_harness import USER, events_of, text_of
+from .server_harness import USER, Overheard, events_of, settled, text_of
 from .tiny_models import write_tiny_model
 
 BODY: dict[str, Any] = {"messages": USER, "max_tokens": 4, "seed": 1}
@@ -68,24 +68,27 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @asynccontextmanager
-async def client_of(library: SlowLibrary) -> AsyncIterator[httpx.AsyncClient]:
+async def client_of(library: SlowLibrary) -> AsyncIterator[tuple[httpx.AsyncClient, Overheard]]:
     models = ManyModels(library, ResidencyLimits(10))
-    app = build_app(ServerContext(models, pings=Pings(0.05, 0.05)))
+    app = Overheard(build_app(ServerContext(models, pings=Pings(0.01, 0.01))))
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)  # type: ignore[arg-type]
     async with httpx.AsyncClient(
         transport=transport, base_url="http://localhost", timeout=60
     ) as client:
-        yield client
+        yield client, app
     await models.close()
 
 
 def ask_while_it_loads(path: Path, url: str, body: Any, *, fails: bool = False) -> httpx.Response:
     async def ask() -> httpx.Response:
         library = SlowLibrary(path, fails=fails)
-        async with client_of(library) as client:
+        async with client_of(library) as (client, heard):
             asking = asyncio.ensure_future(client.post(url, json=body))
             await library.begun.wait()
-            await asyncio.sleep(0.3)
+            if body.get("stream"):
+                await heard.bodies(2)
+            else:
+                await settled()
             assert not asking.done()
             library.arrives.set()
             return await asking

@@ -23,7 +23,7 @@ from edgeserve.server.sse import Pings
 
 from .raw_http import connected, get, post, reset, statuses, until, until_closed, wait_for
 from .serve_program import serving
-from .server_harness import real_server
+from .server_harness import real_server, settled
 from .tiny_models import write_tiny_model
 
 LIMITS = ConnectionLimits(max_connections=3, headers_seconds=30, leaving_seconds=5)
@@ -115,12 +115,6 @@ def listening(test: Any) -> None:
         await settled()
 
     asyncio.run(run())
-
-
-async def settled() -> None:
-    """When every task has done what it can."""
-    for _ in range(20):
-        await asyncio.sleep(0)
 
 
 def test_one_that_never_asks_is_closed_without_a_word() -> None:

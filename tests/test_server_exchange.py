@@ -5,22 +5,24 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from starlette.types import ASGIApp
 
 from edgeserve import AsyncLLM
 from edgeserve.errors import EdgeServeError, OutOfMemoryError
 from edgeserve.server.models import ModelCard, OneModel, Served
 from edgeserve.server.sse import EventStream, Pings
 
-from .server_harness import USER, client_of, events_of
+from .server_harness import USER, Overheard, client_of, events_of, settled
+from .skipping_loop import run_skipping
 from .tiny_models import write_tiny_model
 
-SOON = Pings(0.05, 0.05)
+SOON = Pings(0.01, 0.01)
 ASKED: dict[str, Any] = {"messages": USER, "max_tokens": 4, "seed": 1}
 
 
@@ -39,6 +41,7 @@ class SlowModels:
     failure: EdgeServeError | None = None
     num_users: int = 0
     is_ready: bool = True
+    heard: Overheard = field(init=False)
 
     @asynccontextmanager
     async def use(self, name: str | None) -> AsyncGenerator[Served]:
@@ -68,7 +71,12 @@ def with_slow_model(path: Path, test: Test) -> None:
             loaded = OneModel("tiny", created=1)
             loaded.arrived(llm)
             models = SlowModels(loaded, asyncio.Event())
-            async with client_of(llm, registry=models, pings=SOON) as client:
+
+            def heard(app: ASGIApp) -> ASGIApp:
+                models.heard = Overheard(app)
+                return models.heard
+
+            async with client_of(llm, registry=models, pings=SOON, layer=heard) as client:
                 await asyncio.wait_for(test(client, models), 30)
             assert models.num_users == 0
 
@@ -79,7 +87,7 @@ def test_a_stream_that_waits_for_its_model_pings(path: Path) -> None:
     async def test(client: httpx.AsyncClient, models: SlowModels) -> None:
         body = {**ASKED, "stream": True}
         asking = asyncio.ensure_future(client.post("/v1/chat/completions", json=body))
-        await asyncio.sleep(0.3)
+        await models.heard.bodies(1)
         models.ready.set()
         late = await asking
         soon = await client.post("/v1/chat/completions", json=body)
@@ -100,7 +108,7 @@ def test_what_fails_after_the_headers_is_said_in_the_stream(path: Path) -> None:
         models.failure = OutOfMemoryError("the model")
         body = {**ASKED, "stream": True}
         asking = asyncio.ensure_future(client.post("/v1/chat/completions", json=body))
-        await asyncio.sleep(0.3)
+        await models.heard.bodies(1)
         models.ready.set()
         late = await asking
         assert late.status_code == 200
@@ -119,11 +127,14 @@ def test_a_client_that_leaves_before_its_model_comes_gives_it_back(
     async def test(client: httpx.AsyncClient, models: SlowModels) -> None:
         body = {**ASKED, "stream": streams}
         asking = asyncio.ensure_future(client.post("/v1/chat/completions", json=body))
-        await asyncio.sleep(0.2)
+        if streams:
+            await models.heard.bodies(1)
+        else:
+            await settled()
         assert models.num_users == 1
         asking.cancel()
         await asyncio.gather(asking, return_exceptions=True)
-        await asyncio.sleep(0.05)
+        await settled()
 
     with_slow_model(path, test)
 
@@ -145,8 +156,8 @@ def test_a_client_that_stops_reading_is_taken_for_gone() -> None:
         async def closing() -> None:
             closed.append("closed")
 
-        stream = EventStream(frames(), {}, closing, Pings(stalled_s=0.1))
-        await asyncio.wait_for(stream({"type": "http"}, receive, send), 10)
+        stream = EventStream(frames(), {}, closing, Pings(stalled_s=40))
+        await asyncio.wait_for(stream({"type": "http"}, receive, send), 55)
 
-    asyncio.run(run())
+    run_skipping(run())
     assert closed == ["closed"]

@@ -13,6 +13,7 @@ from edgeserve import AsyncLLM
 from edgeserve.server.limits import BodyLimits
 
 from .server_harness import USER, client_of, with_server
+from .skipping_loop import run_skipping
 from .tiny_models import write_tiny_model
 
 
@@ -201,6 +202,9 @@ def test_a_body_that_does_not_come_is_408() -> None:
         yield b'{"messages": '
         await asyncio.sleep(60)
 
-    context = {"limits": BodyLimits(max_seconds=0.1)}
-    found = loading("POST", "/v1/chat/completions", context=context, content=stalling())
-    assert found.status_code == 408
+    async def test() -> None:
+        async with client_of(None, limits=BodyLimits(max_seconds=50)) as client:
+            found = await client.post("/v1/chat/completions", content=stalling())
+            assert found.status_code == 408
+
+    run_skipping(test())

@@ -1,4 +1,4 @@
-"""Over real sockets: the openai package, clients that go away, silence, and what is no HTTP."""
+"""Over real sockets: the openai package, clients that go away, and silence."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from edgeserve import AsyncLLM
 from edgeserve.server.sse import EventStream, Pings
 
 from .server_harness import USER, real_server
+from .skipping_loop import run_skipping
 from .tiny_models import write_tiny_model
 
 CONTEXT = 4096
@@ -189,10 +190,10 @@ def test_silence_is_broken_by_pings() -> None:
 
     async def frames() -> Any:
         yield b"data: 1\n\n"
-        await asyncio.sleep(0.35)
+        await asyncio.sleep(3.5)
         yield b"data: 2\n\n"
         for _ in range(4):
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(0.5)
             yield b"data: 3\n\n"
 
     async def run() -> None:
@@ -205,40 +206,18 @@ def test_silence_is_broken_by_pings() -> None:
         async def closing() -> None:
             sent.append(b"closed")
 
-        stream = EventStream(frames(), {}, closing, Pings(0.1, 0.2))
+        stream = EventStream(frames(), {}, closing, Pings(1, 2))
         await stream({"type": "http"}, receive, send)
 
-    asyncio.run(run())
+    run_skipping(run())
     pings = [at for at, body in enumerate(sent) if body == b": ping\n\n"]
-    assert len(pings) == 2  # at 0.1 and 0.3
+    assert len(pings) == 2  # at 1 and 3
     assert sent[pings[0] - 1] == b"data: 1\n\n"
     assert sent[pings[1] + 1] == b"data: 2\n\n"
     assert sent[-1] == b"closed"
 
 
-# --- what is no HTTP -----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "said",
-    [
-        b"\x00\x01\x02\r\n\r\n",
-        b"GET\r\n\r\n",
-        b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ncontent-length: x\r\n\r\n",
-        b"GET / HTTP/1.1\r\nhost: localhost\r\nx: " + b"a" * 100_000 + b"\r\n\r\n",
-        b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\n"
-        b"transfer-encoding: chunked\r\n\r\nzz\r\n",
-        b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ncontent-length: 100\r\n\r\n{",
-    ],
-)
-def test_what_is_no_http_harms_nobody(url: str, said: bytes) -> None:
-    host, port = url.removeprefix("http://").split(":")
-    with socket.create_connection((host, int(port)), timeout=10) as connection:
-        connection.sendall(said)
-        connection.shutdown(socket.SHUT_WR)
-        answer = connection.recv(65536).split(b"\r\n")[0]
-        assert answer == b"" or answer.startswith(b"HTTP/1.1 4") or b"x: a" in said
-    assert httpx.get(f"{url}/health").status_code == 200
+# --- clients that say nothing ---------------------------------------------------------------------
 
 
 def test_clients_that_stall_do_not_hold_others(url: str) -> None:
