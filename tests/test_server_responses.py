@@ -285,6 +285,43 @@ def test_kept_responses_are_shown_and_deleted(client: openai.OpenAI) -> None:
     assert caught.value.param == "previous_response_id"
 
 
+def test_what_a_kept_response_answers_is_listed(client: openai.OpenAI, url: str) -> None:
+    history: list[Any] = [
+        {"role": "user", "content": "a"},
+        {"role": "assistant", "content": [{"type": "output_text", "text": "b"}], "id": "msg_own"},
+        {"type": "function_call", "call_id": "c", "name": "weather", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "c", "output": "sun"},
+    ]
+    first = client.responses.create(**{**GREEDY, "input": history})
+    second = client.responses.create(
+        **{**GREEDY, "input": "and then?"}, previous_response_id=first.id
+    )
+
+    def listed(response_id: str, **query: Any) -> list[Any]:
+        return list(client.responses.input_items.list(response_id, **query))  # page by page
+
+    items = listed(first.id, order="asc")
+    assert [item.type for item in items] == [
+        "message", "message", "function_call", "function_call_output",
+    ]  # fmt: skip
+    assert (items[0].content[0].type, items[0].content[0].text) == ("input_text", "a")
+    assert items[1].id == "msg_own"
+    assert len({item.id for item in items}) == 4
+    assert listed(first.id) == items[::-1]
+    assert listed(first.id, order="asc", limit=1) == items
+    later = listed(second.id, order="asc")
+    assert [item.type for item in later[:4]] == [item.type for item in items]
+    assert later[-1].content[0].text == "and then?"
+    assert len(later) == 4 + len(first.output) + 1
+    page = client.responses.input_items.list(first.id, limit=3)
+    assert (len(page.data), page.has_more) == (3, True)
+    for query in ("limit=0", "limit=x", "order=up", "after=nobody"):
+        refused = httpx.get(f"{url}/v1/responses/{first.id}/input_items?{query}")
+        assert refused.status_code == 400
+        assert refused.json()["error"]["param"] == query.partition("=")[0]
+    assert httpx.get(f"{url}/v1/responses/resp_none/input_items").status_code == 404
+
+
 def test_what_is_not_to_be_stored_is_not(client: openai.OpenAI) -> None:
     found = client.responses.create(**GREEDY, store=False)
     assert found.output_text

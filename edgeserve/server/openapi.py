@@ -51,6 +51,12 @@ _OPERATIONS: Mapping[tuple[str, str], _Operation] = {
     ("POST", "/messages/count_tokens"): _Operation("Counts a prompt's tokens", "TokenCount"),
     ("POST", "/responses"): _Operation("OpenAI's Responses", "Response"),
     ("GET", "/responses/{response_id}"): _Operation("A kept response", "Response", (404,), _ID),
+    ("GET", "/responses/{response_id}/input_items"): _Operation(
+        "What a kept response answers, a page at a time",
+        "InputItems",
+        (400, 404),
+        {**_ID, "limit": "query", "order": "query", "after": "query"},
+    ),
     ("DELETE", "/responses/{response_id}"): _Operation(
         "Forgets a kept response", "DeletedResponse", (404,), _ID
     ),

@@ -91,6 +91,15 @@ SCHEMAS: Mapping[str, Schema] = {
             "output": _list(_TYPED),
         }
     ),
+    "InputItems": _object(
+        {
+            "object": {"const": "list"},
+            "data": _list(_TYPED),
+            "first_id": _TEXT_OR_NULL,
+            "last_id": _TEXT_OR_NULL,
+            "has_more": {"type": "boolean"},
+        }
+    ),
     "DeletedResponse": _object({"id": _TEXT, "object": _TEXT, "deleted": {"const": True}}),
     "Embeddings": _object(
         {

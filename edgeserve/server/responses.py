@@ -10,10 +10,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from edgeserve.errors import InvalidRequestError
 from edgeserve.server.context import ServerContext
 from edgeserve.server.errors import ApiError, Problem, openai_body, problem_of
 from edgeserve.server.exchange import Asked, Exchange, error_response, json_response
 from edgeserve.server.fields import Fields
+from edgeserve.server.input_items import page_of
 from edgeserve.server.models import Served
 from edgeserve.server.responses_body import ResponsesBody, responses_body
 from edgeserve.server.responses_frames import ResponseFrames, ResponseHead, usage_of
@@ -33,6 +35,7 @@ def routes(server: ServerContext) -> Sequence[Route]:
         Route("/responses", exchange.answer, methods=["POST"]),
         Route("/responses/{response_id}", kept.show, methods=["GET"]),
         Route("/responses/{response_id}", kept.delete, methods=["DELETE"]),
+        Route("/responses/{response_id}/input_items", kept.input_items, methods=["GET"]),
     ]
 
 
@@ -116,6 +119,11 @@ class KeptResponses:
     async def delete(self, request: Request) -> Response:
         return self._answered(request, self._deleted)
 
+    async def input_items(self, request: Request) -> Response:
+        return self._answered(
+            request, lambda key: page_of(self._store.get(key), request.query_params)
+        )
+
     def _deleted(self, response_id: str) -> object:
         self._store.delete(response_id)
         return {"id": response_id, "object": "response", "deleted": True}
@@ -123,5 +131,5 @@ class KeptResponses:
     def _answered(self, request: Request, work: Callable[[str], object]) -> Response:
         try:
             return json_response(work(request.path_params["response_id"]))
-        except ApiError as error:
-            return error_response(error.problem)
+        except (ApiError, InvalidRequestError) as error:
+            return error_response(problem_of(error))
