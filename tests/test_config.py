@@ -20,6 +20,32 @@ def read(platform: str = "linux", **environ: str) -> Config:
 @pytest.mark.parametrize(
     ("platform", "environ", "expected"),
     [
+        ("linux", {}, HOME / ".local/share/edgeserve"),
+        ("linux", {"XDG_DATA_HOME": "/x"}, Path("/x/edgeserve")),
+        ("linux", {"XDG_DATA_HOME": "/x", "EDGESERVE_DATA": "/own"}, Path("/own")),
+        ("linux", {"EDGESERVE_DATA": "~/chats"}, HOME / "chats"),
+        ("darwin", {}, HOME / "Library/Application Support/edgeserve"),
+        ("darwin", {"XDG_DATA_HOME": "/x"}, Path("/x/edgeserve")),
+        ("win32", {"LOCALAPPDATA": "/local"}, Path("/local/edgeserve-data")),
+        ("win32", {}, HOME / "AppData/Local/edgeserve-data"),
+    ],
+)
+def test_chats_and_prompts_follow_the_platform(
+    platform: str, environ: dict[str, str], expected: Path
+) -> None:
+    config = read(platform, **environ)
+    assert config.chats_file == expected / "chats.db"
+    assert config.prompt_files_dir == expected / "prompts"
+
+
+def test_a_config_without_a_data_folder_keeps_to_its_own(tmp_path: Path) -> None:
+    config = Config(cache_dir=tmp_path, hf_hub_cache=tmp_path)
+    assert config.chats_file.is_relative_to(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("platform", "environ", "expected"),
+    [
         ("linux", {}, HOME / ".cache/edgeserve"),
         ("linux", {"XDG_CACHE_HOME": "/x"}, Path("/x/edgeserve")),
         ("linux", {"XDG_CACHE_HOME": "/x", "EDGESERVE_CACHE": "/own"}, Path("/own")),

@@ -90,6 +90,12 @@ class ChatDatabase:
             seen, self._seen_version = self._seen_version, version
             return version != seen
 
+    def reopen(self) -> None:
+        """Repairs the file where damage was met."""
+        with self._lock:
+            self.close()
+            self._open()
+
     # --- opening --------------------------------------------------------------------------------
 
     def _open(self) -> None:
@@ -160,8 +166,8 @@ class ChatDatabase:
         if self._connection is None:
             raise ChatsError("the chats are closed; open them again")
         if _identity(self.path) != self._file:
-            self.close()
-            self._open()
+            self.reopen()
+            self._seen_version = -1  # whatever was read before may be otherwise now
         return self._connection
 
     @contextmanager

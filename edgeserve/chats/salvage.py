@@ -16,6 +16,7 @@ from edgeserve.frozen import frozen
 COMPANIONS = ("", "-wal", "-shm")
 """What SQLite adds to a file's name for what belongs to it."""
 
+_TURN_COLUMNS = f"{TURN_COLUMNS}, writer"  # another window may be writing an answer
 _INTERRUPTED = "interrupted"
 _TURNS_TITLE = "Found in a damaged file"
 
@@ -65,7 +66,7 @@ class Rescue:
         try:
             for row in self._rows("chats", CHAT_COLUMNS):
                 self._keep_chat(row)
-            for row in self._rows("turns", TURN_COLUMNS):
+            for row in self._rows("turns", _TURN_COLUMNS):
                 self._keep_turn(row)
             for table in ("tags", "facts"):
                 self._copy(table)
@@ -111,15 +112,15 @@ class Rescue:
         try:
             turn_of(row)
         except RowError:
-            row[6], row[8], row[9] = _INTERRUPTED, "[]", None
-        if row[6] == "streaming":
+            row[6], row[8], row[9], row[11] = _INTERRUPTED, "[]", None, None
+        if row[6] == "streaming" and row[11] is None:
             row[6] = _INTERRUPTED
         chat_id = str(row[1])
         if chat_id not in self._chats:
             self._make_chat(chat_id, row[10])
         if row[2] is not None and row[2] not in self._turns:
             row[2] = self._last_turns.get(chat_id)
-        if self._insert("turns", TURN_COLUMNS, row, text=str(row[4])):
+        if self._insert("turns", _TURN_COLUMNS, row, text=str(row[4])):
             self.num_turns += 1
             self._turns.add(row[0])
             self._last_turns[chat_id] = row[0]

@@ -70,6 +70,12 @@ class ChatStore:
         self._writer.let_go()
         self._database.close()
 
+    def repair(self) -> Salvage | None:
+        """After a ChatsDamagedError: moves the damaged file aside and goes on with what can be read
+        of it, as the next start would. Returns what came of it."""
+        self._database.reopen()
+        return self.salvage
+
     def __enter__(self) -> ChatStore:
         return self
 
