@@ -331,6 +331,26 @@ class ServerRefusedError(EdgeServeError):
         super().__init__(f"the server at {url} answered {status}: {message}{hint}")
 
 
+class EventTooLongError(EdgeServeError):
+    """A stream of events has one that does not end."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self.limit_bytes = limit_bytes
+        super().__init__(f"an event of more than {limit_bytes:,} bytes, which no answer has")
+
+
+class AnswerBrokenError(EdgeServeError):
+    """A server's answer broke off: it went away, failed, or sent what nobody understands."""
+
+    def __init__(self, url: str, reason: str) -> None:
+        self.url = url
+        self.reason = reason
+        super().__init__(
+            f"the answer of the server at {url} broke off: {reason}; what came so far is kept. "
+            "See whether the server still runs, then ask again or have the answer continued"
+        )
+
+
 class NoAnswerError(EdgeServeError):
     """Every request of a load failed: there is nothing to give figures of."""
 

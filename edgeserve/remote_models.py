@@ -17,10 +17,15 @@ from edgeserve.frozen import frozen
 
 @frozen
 class RemoteModel:
-    """One entry of `/v1/models`. `max_model_len` is None where the server does not say."""
+    """One entry of `/v1/models`. `max_model_len` is None where the server does not say. `owner`
+    names the program that serves it ("edgeserve", "llamacpp", "vllm"), if it says so."""
 
     id: str
     max_model_len: int | None = None
+    owner: str = ""
+    size_bytes: int | None = None
+    fingerprint: str = ""
+    thinks: bool | None = None
 
 
 def base_url(text: str) -> str:
@@ -92,13 +97,27 @@ class _Context(msgspec.Struct):
         return self.max_model_len or self.context_length or self.n_ctx or self.n_ctx_train
 
 
+class _Meta(_Context):
+    size: int | None = None
+    fingerprint: str | None = None
+    reasoning: bool | None = None
+
+
 class _Entry(_Context, kw_only=True):
     id: str
-    meta: _Context | None = None
+    owned_by: str | None = None
+    meta: _Meta | None = None
 
     def model(self) -> RemoteModel:
-        nested = None if self.meta is None else self.meta.tokens()
-        return RemoteModel(self.id, self.tokens() or nested)
+        meta = self.meta or _Meta()
+        return RemoteModel(
+            self.id,
+            self.tokens() or meta.tokens(),
+            self.owned_by or "",
+            meta.size,
+            meta.fingerprint or "",
+            meta.reasoning,
+        )
 
 
 class _Models(msgspec.Struct):

@@ -17,6 +17,7 @@ import pytest
 from edgeserve import LLM, AsyncLLM, AsyncTokenStream, RequestOutput, SamplingParams, async_llm
 from edgeserve.config import Config
 from edgeserve.engine.engine import Engine
+from edgeserve.engine.prompt_cost import PromptCost
 from edgeserve.errors import (
     ClosedError,
     ContextLengthError,
@@ -127,6 +128,31 @@ def test_prompts_and_conversations_are_read_as_by_llm(path: str, llm: LLM) -> No
         assert made.has_chat_template
 
     with_llm(path, test)
+
+
+def test_what_a_prompt_costs_is_told_without_computing(path: str, tmp_path: Path) -> None:
+    config = Config(tmp_path, tmp_path, disk_cache=1 << 26)
+    prompt = "the inn on and on and on and on and on and on and on"
+
+    async def first(made: AsyncLLM) -> None:
+        ids = made.tokenize(prompt)
+        cost = await made.prompt_cost(ids)
+        assert cost == PromptCost(len(ids), 0, 0, None)
+        await made.generate(prompt, max_tokens=1)
+        cost = await made.prompt_cost(ids)
+        assert (cost.num_cached, cost.num_stored) == ((len(ids) - 1) // 16 * 16, 0)
+        assert cost.seconds is not None
+        assert 0 < cost.seconds < SECONDS
+
+    async def after_a_restart(made: AsyncLLM) -> None:
+        ids = made.tokenize(prompt)
+        while (cost := await made.prompt_cost(ids)).num_stored == 0:
+            pass  # the store is still looking at what lies there
+        assert (cost.num_cached, cost.num_stored) == (0, (len(ids) - 1) // 16 * 16)
+        assert made.stats.num_steps == 0
+
+    with_llm(path, first, config=config)
+    with_llm(path, after_a_restart, config=config)
 
 
 def test_loops_in_several_threads_use_one_model(path: str, llm: LLM) -> None:

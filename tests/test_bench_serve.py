@@ -21,8 +21,9 @@ from edgeserve.bench.load.drive import Concurrent, Poisson, Timer, drive
 from edgeserve.bench.load.exchange import Exchange, Failure, FailureKind, Usage
 from edgeserve.bench.load.figures import Slo, figures_of, spread
 from edgeserve.bench.load.prompts import Shape, chats
-from edgeserve.bench.load.stream import Ask, Message, Place, events, exchange
+from edgeserve.bench.load.stream import Ask, Message, Place, exchange
 from edgeserve.errors import InvalidRequestError
+from edgeserve.event_stream import events
 
 from .scripted_server import answer, chunk, event, serving, stream
 

@@ -208,6 +208,10 @@ def test_rejected_drafts_inside_blocks_and_freed_windows_and_preemption_all_happ
     usages = [output.usage for output in bench.outputs.values()]
     assert sum(usage.num_accepted_tokens for usage in usages) > 50
     assert all(usage.num_accepted_tokens < usage.num_draft_tokens for usage in usages)
+    for request_id, output in bench.outputs.items():
+        drafted = sum(chunk.drafted for chunk in bench.chunks[request_id])
+        # A choice's last token may have been guessed as well, and nothing was computed after it.
+        assert 0 <= drafted - output.usage.num_accepted_tokens <= len(output.outputs)
 
 
 def test_every_draft_is_accepted_where_the_proposer_knows_and_steps_are_few() -> None:
@@ -220,6 +224,8 @@ def test_every_draft_is_accepted_where_the_proposer_knows_and_steps_are_few() ->
     # The prompt gives one token, four steps eight each, and the last seven.
     assert (usage.num_draft_tokens, usage.num_accepted_tokens) == (34, 34)
     assert bench.num_steps == 6
+    drafted = [chunk.drafted for chunk in bench.chunks["0"]]
+    assert drafted == [False, *([True] * 7 + [False]) * 4, *[True] * 6, False]
 
 
 def test_a_sequence_that_ended_is_forgotten_by_proposers() -> None:

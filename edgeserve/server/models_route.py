@@ -43,12 +43,17 @@ def card_shape(card: ModelCard) -> dict[str, object]:
     if about is None:
         return {**shape, "meta": {"state": card.state}}
     defaults = about.default_sampling
+    loaded: dict[str, object] = {}
+    if card.served is not None:
+        llm = card.served.llm
+        loaded = {"fingerprint": llm.model.fingerprint, "reasoning": llm.requests.thinks}
     return {
         **shape,
         "max_model_len": about.max_model_len,
         "meta": {
             "state": card.state,
             **about.facts,
+            **loaded,
             "n_ctx": about.max_model_len,
             "default_sampling": {
                 "temperature": defaults.temperature,

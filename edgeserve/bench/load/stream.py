@@ -5,7 +5,7 @@ Never raises for what a server does: whatever goes wrong is a Failure in the exc
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import httpx
@@ -13,6 +13,7 @@ import msgspec
 
 from edgeserve.bench.load.exchange import Exchange, Failure, FailureKind, Usage
 from edgeserve.errors import InvalidRequestError
+from edgeserve.event_stream import events
 from edgeserve.frozen import frozen
 from edgeserve.remote_models import error_message
 
@@ -177,23 +178,6 @@ async def _read(response: httpx.Response, answer: _Answer, clock: Callable[[], f
         if answer.is_done or answer.failure is not None:
             return
     answer.close()
-
-
-async def events(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """The data of each server-sent event, however the bytes are cut.
-
-    Lines end in LF or CRLF only: JSON may hold U+2028, at which text would be split.
-    """
-    held, data = b"", list[bytes]()
-    async for chunk in chunks:
-        *lines, held = (held + chunk).split(b"\n")
-        for line in lines:
-            line = line.removesuffix(b"\r")
-            if line.startswith(b"data:"):
-                data.append(line[5:].removeprefix(b" "))
-            elif not line and data:
-                yield b"\n".join(data)
-                data.clear()
 
 
 def _refusal(status: int, body: bytes) -> Failure:
