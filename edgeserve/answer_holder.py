@@ -66,10 +66,10 @@ class AnswerHolder:
         relaxed: tuple[str, ...] = ()
         owners: tuple[str, ...] = ()
         if offered and shape is not None and shape.form is not None:
-            tools = choice.callable(offered)
+            tools, relaxed = self._with_patterns(choice.callable(offered))
             grammar = self._grammar(params.constraint, shape, tools, choice, parallel)
             params = replace(params, constraint=Constraint.lark(grammar.lark, lenient=True))
-            relaxed, owners = grammar.relaxed, grammar.owners
+            relaxed, owners = relaxed + grammar.relaxed, grammar.owners
         compiled = self._compiled(params.constraint)
         relaxed += _told(compiled, owners)
         gate = self._gate(shape, thinking)
@@ -108,6 +108,20 @@ class AnswerHolder:
                     "tools", "cannot be enforced in this model's calls", path=path
                 )
         return grammar
+
+    def _with_patterns(self, tools: Sequence[Tool]) -> tuple[Sequence[Tool], tuple[str, ...]]:
+        """(tools without patterns that cannot be followed, whose those were)."""
+        found: list[Tool] = []
+        relaxed: list[str] = []
+        for tool in tools:
+            if tool.input_pattern is not None:
+                try:
+                    self._compiler.compile(Constraint.regex(tool.input_pattern))
+                except ConstraintError as error:
+                    relaxed.append(f"tools.{tool.name}.format.definition ({error.reason})")
+                    tool = replace(tool, input_pattern=None)
+            found.append(tool)
+        return found, tuple(relaxed)
 
     def _check_strict(self, tools: Sequence[Tool]) -> None:
         for tool in tools:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -150,11 +151,26 @@ def test_tools_in_a_namespace_are_told_by_their_full_names() -> None:
     assert "mcp__files__look" in str(body.task.messages[0])
 
 
-def test_a_custom_tools_grammar_is_told_to_the_model() -> None:
-    form = {"type": "grammar", "syntax": "lark", "definition": "start: /x+/"}
+def test_a_custom_tools_grammar_is_told_to_the_model_and_held_to() -> None:
+    for syntax, definition in (("lark", "start: /x+/"), ("regex", "(?:x+)")):
+        form = {"type": "grammar", "syntax": syntax, "definition": definition}
+        body = read(tools=[{**PATCH, "format": form}])
+        tool = body.task.tools[0]
+        assert definition in tool.description
+        assert "pattern" not in str(tool.as_openai())
+        assert tool.input_pattern is not None
+        assert re.fullmatch(tool.input_pattern, "xx")
+        assert body.task.adjusted == ()
+
+
+def test_a_custom_tools_grammar_that_cannot_be_enforced_is_said_to_be_told_only() -> None:
+    form = {"type": "grammar", "syntax": "lark", "definition": 'start: "(" start? ")"'}
     body = read(tools=[{**PATCH, "format": form}])
-    assert "start: /x+/" in body.task.tools[0].description
-    assert body.task.adjusted == ("tools[0].format.definition: told to the model, not enforced",)
+    assert body.task.tools[0].input_pattern is None
+    assert body.task.adjusted == (
+        "tools[0].format.definition: told to the model, not enforced: "
+        "start stands within itself, which no pattern can hold",
+    )
 
 
 def test_tools_that_run_elsewhere_are_left_out_unless_forced() -> None:

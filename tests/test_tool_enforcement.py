@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from edgeserve.requests import ChatFields
 from edgeserve.text.end_tag import EndTag
 from edgeserve.text.thinking import Thinking
 from edgeserve.text.thinking_matcher import Masks, ThinkingGate, ThinkingMatcher
+from edgeserve.text.tool_descriptions import Tool
 from edgeserve.types import RequestOutput, SamplingParams, ToolCallBegun, calls_in
 
 from .tiny_models import write_tiny_model
@@ -126,6 +128,42 @@ def test_a_stream_tells_what_the_whole_answer_holds(llm: LLM) -> None:
     assert [p.name for p in parts if isinstance(p, ToolCallBegun)] == [
         call.name for call in whole.tool_calls
     ]
+
+
+FREE_TEXT = {
+    "type": "object",
+    "properties": {"input": {"type": "string"}},
+    "required": ["input"],
+}
+INPUT = r"(?:/<[ab]\n\"){2,3}\\"
+
+
+def patterned(pattern: str) -> Tool:
+    return Tool("patch", "Free text.", FREE_TEXT, input_pattern=pattern)
+
+
+def writes_literals(llm: LLM) -> bool:
+    """Texts as Python escapes them: a pattern of the text is none of how it is written."""
+    return llm._requests.template.source == TEMPLATES["lfm2"]  # pyright: ignore[reportPrivateUsage]
+
+
+def test_a_tool_of_one_text_is_held_to_its_pattern(llm: LLM) -> None:
+    if writes_literals(llm):
+        pytest.skip("named as relaxed, which the next test looks at")
+    for seed in range(3):
+        fields = {"temperature": 5.0, "seed": seed, "max_tokens": 250}
+        output = llm.chat("x", tools=[patterned(INPUT)], tool_choice="required", **fields)
+        call = output.tool_calls[0]
+        assert call.complete
+        assert re.fullmatch(INPUT, json.loads(call.arguments)["input"])
+
+
+def test_a_pattern_that_is_not_enforced_is_named(llm: LLM) -> None:
+    for pattern, told in (("a+", writes_literals(llm)), ("(?=x)y", True), ("(", True)):
+        asked = ChatFields([patterned(pattern)], "required")
+        request = llm._requests.chat("x", SamplingParams(), asked=asked)  # pyright: ignore[reportPrivateUsage]
+        assert bool(request.relaxed) == told
+        assert all(path.startswith("tools.patch.") for path in request.relaxed)
 
 
 # --- one form is enough ---------------------------------------------------------------------------

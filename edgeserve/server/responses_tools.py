@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from edgeserve.errors import InvalidRequestError
+from edgeserve.errors import ConstraintError, InvalidRequestError
 from edgeserve.frozen import frozen
 from edgeserve.server.fields import Fields, fields_of
 from edgeserve.server.turn import Tool, ToolChoice
+from edgeserve.text.lark_pattern import pattern_of_lark
 from edgeserve.text.tool_descriptions import tools_of as described_tools
 
 _FREE_TEXT: Mapping[str, object] = {
@@ -93,11 +94,17 @@ def _function(tool: Fields) -> Tool:
 def _custom(tool: Fields, adjusted: list[str]) -> Tool:
     description = tool.text("description") or ""
     form = tool.object("format")
+    pattern = None
     if form is not None and form.one_of("type", ("text", "grammar")) == "grammar":
-        syntax, definition = form.text("syntax") or "lark", form.text("definition") or ""
+        syntax = form.one_of("syntax", ("lark", "regex")) or "lark"
+        definition = form.text("definition") or ""
         description += f"\nThe input follows this {syntax} grammar:\n{definition}"
-        adjusted.append(f"{form.path('definition')}: told to the model, not enforced")
-    return Tool(_name(tool), description, _FREE_TEXT)
+        try:
+            pattern = definition if syntax == "regex" else pattern_of_lark(definition)
+        except ConstraintError as error:
+            where = form.path("definition")
+            adjusted.append(f"{where}: told to the model, not enforced: {error.reason}")
+    return Tool(_name(tool), description, _FREE_TEXT, input_pattern=pattern)
 
 
 def _name(tool: Fields) -> str:

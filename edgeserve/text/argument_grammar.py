@@ -5,6 +5,7 @@ What of a schema these grammars leave open is told by its path.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import cast
 
@@ -67,6 +68,8 @@ class ArgumentGrammar:
         opening = f"{form.line_break}{form.value_open}" if form.value_open else ""
         if texts:
             value = join(either([lark.text(text) for text in texts]), lark.text(ends))
+        elif tool.input_pattern is not None:
+            value = lark.until(ends, lark.rule(_regex(tool.input_pattern), terminal=True))
         elif is_text:
             self._note(argument_path(tool, name), schema)
             value = lark.until(ends)
@@ -81,7 +84,11 @@ class ArgumentGrammar:
 
     def literals(self, form: LiteralFormat, tool: Tool) -> str:
         """Keys and values between the brackets, in the schema's order."""
-        return self._fields(form, tool.parameters, argument_path(tool), 0)
+        lark, is_raw = self._lark, len(form.quote) > 1
+        if tool.input_pattern is not None and is_raw:
+            text = lark.until(form.quote, lark.rule(_regex(tool.input_pattern), terminal=True))
+            return join(lark.text(f"input{form.assign}{form.quote}"), text)
+        return self._fields(form, tool.held_to, argument_path(tool), 0)
 
     def _fields(self, form: LiteralFormat, schema: Schema, path: str, depth: int) -> str:
         """`key=value` for each property; those that need not be come behind those that must."""
@@ -157,6 +164,12 @@ class ArgumentGrammar:
             for keyword in schema
             if keyword not in _ENFORCED and keyword not in _ANNOTATIONS
         ]
+
+
+def _regex(pattern: str) -> str:
+    """A regular expression as Lark has it, on one line."""
+    closed = re.sub(r"\\.|/", lambda found: r"\/" if found[0] == "/" else found[0], pattern)
+    return f"/{closed}/".replace("\n", r"\n")
 
 
 def argument_path(tool: Tool, name: str = "") -> str:

@@ -36,14 +36,15 @@ class LarkWriter:
         """Exactly this text; empty for none."""
         return join(*(_piece(piece) for piece in self._pieces(text)))
 
-    def until(self, text: str) -> str:
-        """Any text up to and with the first occurrence of this one."""
+    def until(self, text: str, before: str = "TEXT") -> str:
+        """Any text, or one of the terminal `before`, up to and with the first occurrence of this
+        one."""
         pieces = self._pieces(text)
         first = next((at for at, piece in enumerate(pieces) if isinstance(piece, int)), None)
         if first is None:
-            return self.rule(f"TEXT {_piece(text)}", lazy=True)
+            return self.rule(f"{before} {_piece(text)}", lazy=True)
         # Text ends where a control token comes, whatever it is.
-        before = join("TEXT", *(_piece(piece) for piece in pieces[:first]))
+        before = join(before, *(_piece(piece) for piece in pieces[:first]))
         head = before if first == 0 else self.rule(before, terminal=True)
         return join(head, *(_piece(piece) for piece in pieces[first:]))
 

@@ -18,12 +18,22 @@ def _no_parameters() -> dict[str, object]:
 @frozen
 class Tool:
     """One tool. `parameters` is the JSON schema of its arguments; with `strict` every keyword of
-    it must be enforced."""
+    it must be enforced. Where the one argument is `input`, a text, `input_pattern` is a regular
+    expression that all of it matches; a model is not told."""
 
     name: str
     description: str = ""
     parameters: Mapping[str, object] = field(default_factory=_no_parameters)
     strict: bool = False
+    input_pattern: str | None = None
+
+    @property
+    def held_to(self) -> Mapping[str, object]:
+        """The schema that arguments are held to."""
+        if self.input_pattern is None:
+            return self.parameters
+        text = {"type": "string", "pattern": f"^(?:{self.input_pattern})$"}
+        return {**self.parameters, "properties": {"input": text}, "additionalProperties": False}
 
     def as_openai(self) -> dict[str, object]:
         """The description that templates read."""

@@ -105,7 +105,7 @@ def _call(lark: LarkWriter, arguments: ArgumentGrammar, form: _TextFormat, tool:
     """One tool's call, within what stands around every call."""
 
     def schema() -> str:
-        return lark.json(tool.parameters, argument_path(tool))
+        return lark.json(tool.held_to, argument_path(tool))
 
     match form:
         case ObjectFormat():
@@ -157,7 +157,7 @@ def _harmony(lark: LarkWriter, tools: Sequence[Tool], *, required: bool) -> str:
                 lark.text(
                     f"<|channel|>commentary to=functions.{tool.name} <|constrain|>json<|message|>"
                 ),
-                lark.json(tool.parameters, argument_path(tool)),
+                lark.json(tool.held_to, argument_path(tool)),
             )
         )
         for tool in tools
