@@ -9,7 +9,6 @@ from edgeserve.errors import ConstraintError, InvalidRequestError
 from edgeserve.frozen import frozen
 from edgeserve.server.fields import Fields, fields_of
 from edgeserve.server.turn import Tool, ToolChoice
-from edgeserve.text.lark_pattern import pattern_of_lark
 from edgeserve.text.tool_descriptions import tools_of as described_tools
 
 _FREE_TEXT: Mapping[str, object] = {
@@ -99,6 +98,8 @@ def _custom(tool: Fields, adjusted: list[str]) -> Tool:
         syntax = form.one_of("syntax", ("lark", "regex")) or "lark"
         definition = form.text("definition") or ""
         description += f"\nThe input follows this {syntax} grammar:\n{definition}"
+        from edgeserve.text.lark_pattern import pattern_of_lark  # its tables take 4 ms to build
+
         try:
             pattern = definition if syntax == "regex" else pattern_of_lark(definition)
         except ConstraintError as error:
