@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import socket
 import struct
 import time
@@ -62,8 +63,8 @@ def until(connection: socket.socket, wanted: bytes, begun: bytes = b"") -> bytes
 
 
 def statuses(received: bytes) -> list[int]:
-    """Of all the answers on a connection. No body may hold what looks like a status line."""
-    return [int(part[:3]) for part in received.split(b"HTTP/1.1 ")[1:]]
+    """Of all the answers on a connection."""
+    return [int(found) for found in re.findall(rb"HTTP/1\.1 (\d{3}) [A-Z]", received)]
 
 
 def reset(connection: socket.socket) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import signal
 import time
 from collections.abc import Iterator
@@ -53,6 +54,7 @@ class Wire(asyncio.Transport):
         super().__init__()
         self.written = b""
         self.ended: str | None = None
+        self.was_reset = False
 
     def write(self, data: Any) -> None:
         self.written += bytes(data)
@@ -60,7 +62,9 @@ class Wire(asyncio.Transport):
     def can_write_eof(self) -> bool:
         return True
 
-    def write_eof(self) -> None: ...
+    def write_eof(self) -> None:
+        if self.was_reset:
+            raise OSError(errno.ENOTCONN, "Transport endpoint is not connected")
 
     def is_closing(self) -> bool:
         return self.ended is not None
@@ -144,6 +148,21 @@ def test_headers_that_drip_are_too_late_all_the_same() -> None:
         assert wire.ended is None  # so that the answer arrives
         listener.look(after=1)
         assert wire.ended == "aborted"
+
+    listening(test)
+
+
+def test_nonsense_of_a_client_that_is_not_there_any_more_harms_nobody() -> None:
+    """Also behind a request: then it is found while that one's answer is completed."""
+
+    async def test(listener: Listener) -> None:
+        for said in (b"nonsense\r\n\r\n", get("/") + b"nonsense\r\n\r\n"):
+            made, wire = listener.connect()
+            wire.was_reset = True
+            made.data_received(said)
+            listener.may_answer.set()
+            await settled()
+            assert wire.ended == "aborted"
 
     listening(test)
 

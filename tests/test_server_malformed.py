@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from .raw_http import connected, get, post, statuses, until, until_closed
+from .raw_http import connected, get, post, reset, statuses, until, until_closed
 from .serve_program import Program, serving
 from .tiny_models import write_tiny_model
 
@@ -127,6 +128,10 @@ UNUSUAL = {
         [404],
     ),
     "a body larger than may be": (POST + b"Content-Length: 1000001\r\n\r\n", [413]),
+    "a body larger than may be, of unknown length": (
+        CHUNKED + (b"20000\r\n" + b" " * 0x20000 + b"\r\n") * 9 + b"0\r\n\r\n",
+        [413],
+    ),
     "a body that asks first": (
         POST + b"Expect: 100-continue\r\nContent-Length: 2\r\n\r\n{}",
         [100, 400],
@@ -172,6 +177,54 @@ def test_who_stops_sending_is_taken_for_gone(server: tuple[Program, str], said: 
         connection.sendall(said)
         connection.shutdown(1)  # SHUT_WR
         assert b"[DONE]" not in until_closed(connection)
+    assert httpx.get(f"{server[1]}/health").status_code == 200
+
+
+PIECES = [
+    *(b"\r\n", b"\n", b"\0", b":", b" ", b"\xff", b"{", b"0\r\n\r\n", b"HTTP/1.1", H),
+    *(b"Connection: close\r\n", b"Expect: 100-continue\r\n", b"Transfer-Encoding: chunked\r\n"),
+    *(b"Content-Length: 0\r\n", b"GET / HTTP/1.1\r\n", b"Upgrade: h2c\r\n"),
+]
+
+
+def damaged(chance: random.Random) -> bytes:
+    """Up to three requests, one behind the other, with up to four damages."""
+    chat = {"messages": [{"role": "user", "content": "a"}], "max_tokens": 2}
+    right = [
+        get("/health"),
+        post("/v1/completions", {"prompt": "a", "max_tokens": 3, "stream": True}),
+        post("/v1/chat/completions", chat),
+        post("/v1/messages", {**chat, "stream": True}),
+        post("/v1/responses", {"input": "a", "max_output_tokens": 2}),
+        CHUNKED + b'5\r\n{"pro\r\n0\r\n\r\n',
+    ]
+    said = bytearray(b"".join(chance.choices(right, k=chance.randint(1, 3))))
+    for _ in range(chance.randint(1, 4)):
+        at = chance.randrange(len(said))
+        kind = chance.random()
+        if kind < 0.4:
+            said[at:at] = chance.choice(PIECES)
+        elif kind < 0.6:
+            del said[at : at + chance.randint(1, 20)]
+        elif kind < 0.8:
+            said[at] = chance.randrange(256)
+        else:
+            said[at : at + 1] = said[at : at + 1] * chance.randint(1, 50)
+    return bytes(said) or b"\n"
+
+
+def test_requests_damaged_at_random_break_nothing(server: tuple[Program, str]) -> None:
+    chance = random.Random(0)
+    for number in range(150):
+        said = damaged(chance)
+        with connected(server[1]) as connection:
+            connection.sendall(said)
+            if number % 3 == 0:
+                reset(connection)
+                continue
+            connection.shutdown(1)  # SHUT_WR
+            answered = statuses(until_closed(connection))
+        assert all(status < 500 or status in (501, 505) for status in answered), said
     assert httpx.get(f"{server[1]}/health").status_code == 200
 
 

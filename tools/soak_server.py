@@ -321,6 +321,7 @@ def run(given: argparse.Namespace, folder: Path) -> Report:
         texts = asyncio.run(alone(server.port, asked))
     with serving(given.model, folder, *pool) as server:
         asyncio.run(alone(server.port, asked[:4]))
+        server.metrics()  # so that what it loads for them is there
         before = (
             server.num_descriptors + 1,  # of who asks for metrics
             server.num_threads + num_cores() + 4,  # of asyncio's pool, which grows to so many

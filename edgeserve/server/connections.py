@@ -139,10 +139,13 @@ class Connection(H11Protocol):
             self.transport.close()  # an answer is under way or complete; there cannot be another
             return
         self.transport.write(self._bytes_of(problem))
-        if self.transport.can_write_eof():
-            self.transport.write_eof()
-        else:
-            self.transport.close()
+        try:
+            if self.transport.can_write_eof():
+                self.transport.write_eof()
+            else:
+                self.transport.close()
+        except OSError:  # it was reset meanwhile
+            self.transport.abort()
 
     def _bytes_of(self, problem: Problem) -> bytes:
         body = openai_body(problem)
