@@ -31,7 +31,8 @@ def _completion(prompt: str, most: int, seed: int) -> dict[str, Any]:
 
 
 def _responses(prompt: str, most: int, seed: int) -> dict[str, Any]:
-    return {"input": prompt, "max_output_tokens": most, "seed": seed}
+    """Few are kept: what is kept is bounded, and would look like a leak until it is full."""
+    return {"input": prompt, "max_output_tokens": most, "seed": seed, "store": seed % 8 == 0}
 
 
 def _of_choices(event: dict[str, Any]) -> str:

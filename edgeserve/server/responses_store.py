@@ -21,7 +21,6 @@ class StoredResponse:
 
     response: Mapping[str, object]
     items: tuple[object, ...]
-    num_bytes: int
 
 
 class ResponseStore:
@@ -30,20 +29,20 @@ class ResponseStore:
     def __init__(self, max_bytes: int = 64 << 20) -> None:
         self._max_bytes = max_bytes
         self._num_bytes = 0
-        self._responses: OrderedDict[str, StoredResponse] = OrderedDict()
+        self._responses: OrderedDict[str, bytes] = OrderedDict()  # as JSON: objects are larger
 
     def put(
         self, response_id: str, response: Mapping[str, object], items: tuple[object, ...]
     ) -> None:
         """Keeps it, unless it alone is more than may be kept."""
-        num_bytes = len(msgspec.json.encode((response, items)))
-        if num_bytes > self._max_bytes:
+        encoded = msgspec.json.encode((response, items))
+        if len(encoded) > self._max_bytes:
             return
-        self._responses[response_id] = StoredResponse(response, items, num_bytes)
-        self._num_bytes += num_bytes
+        self._responses[response_id] = encoded
+        self._num_bytes += len(encoded)
         while self._num_bytes > self._max_bytes:
             _, gone = self._responses.popitem(last=False)
-            self._num_bytes -= gone.num_bytes
+            self._num_bytes -= len(gone)
 
     def get(self, response_id: str, param: str | None = None) -> StoredResponse:
         """`param` is the field of a body that names it. Raises ApiError: 404, or 400 with it."""
@@ -55,18 +54,24 @@ class ResponseStore:
             message = f"Previous response with id {response_id!r} not found."
             raise ApiError(Problem(400, message, param=param, code="previous_response_not_found"))
         self._responses.move_to_end(response_id)
-        return found
+        return _decoded(found)
 
     def delete(self, response_id: str) -> None:
         """Raises ApiError: 404."""
-        self._num_bytes -= self.get(response_id).num_bytes
-        del self._responses[response_id]
+        self.get(response_id)
+        self._num_bytes -= len(self._responses.pop(response_id))
 
     def item(self, item_id: str) -> object:
         """An item of any conversation that is kept. Raises ApiError: 400."""
-        for stored in reversed(self._responses.values()):
-            for item in reversed(stored.items):
+        named = msgspec.json.encode(item_id)
+        for encoded in reversed(self._responses.values()):
+            for item in reversed(_decoded(encoded).items if named in encoded else ()):
                 if isinstance(item, dict) and cast("dict[str, object]", item).get("id") == item_id:
                     return cast(object, item)
         message = f"Item with id {item_id!r} not found."
         raise ApiError(Problem(400, message, param="input"))
+
+
+def _decoded(encoded: bytes) -> StoredResponse:
+    response, items = msgspec.json.decode(encoded, type=tuple[dict[str, object], list[object]])
+    return StoredResponse(response, tuple(items))
