@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
 from pathlib import Path
 
 import pytest
 
-from edgeserve.chats import schema
+from edgeserve.chats import database, schema
 from edgeserve.chats.records import TurnState
 from edgeserve.chats.store import ChatStore
 from edgeserve.errors import (
     ChatsBusyError,
     ChatsDamagedError,
+    ChatsDiskError,
     ChatsDiskFullError,
     ChatsError,
     ChatsForeignError,
@@ -79,6 +81,26 @@ def test_a_full_disk_is_told_and_the_store_goes_on_when_there_is_room(path: Path
             connection.execute("PRAGMA max_page_count = 100000")
         store.add_turn(chat.id, kept.id, "user", "y" * 100_000)
         assert held(store) == {"kept": ["kept", "y" * 100_000]}
+
+
+@pytest.mark.parametrize(
+    ("number", "expected"),
+    [
+        (errno.ENOSPC, ChatsDiskFullError),
+        (errno.EDQUOT, ChatsDiskFullError),
+        (errno.EIO, ChatsDiskError),
+        (errno.EROFS, ChatsReadOnlyError),
+    ],
+)
+def test_what_the_system_refuses_is_told_for_what_it_is(
+    path: Path, monkeypatch: pytest.MonkeyPatch, number: int, expected: type[ChatsError]
+) -> None:
+    def refuse(*_: object) -> int:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(database.os, "open", refuse)
+    with pytest.raises(expected):
+        ChatStore(path)
 
 
 def test_a_file_of_rubbish_is_kept_aside_and_a_new_one_begun(path: Path) -> None:

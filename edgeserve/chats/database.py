@@ -5,7 +5,9 @@ Knows no chats. Several windows may have one file open; each has a ChatDatabase 
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
 import sqlite3
 import threading
 from collections.abc import Generator
@@ -31,6 +33,7 @@ _READ_ONLY = frozenset(
 )
 _DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 _BUSY = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
+_LITTLE_ROOM = 2**17  # bytes
 
 
 class ChatDatabase:
@@ -206,7 +209,7 @@ class ChatDatabase:
         except Timeout as error:
             raise ChatsBusyError(self.path, self._busy_timeout_s) from error
         except OSError as error:
-            raise ChatsReadOnlyError(self.path, error.strerror or str(error)) from error
+            raise self._meaning_of_system(error) from error
 
     def _meaning(self, error: sqlite3.Error) -> ChatsFileError:
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # above are finer distinctions
@@ -219,8 +222,25 @@ class ChatDatabase:
         if code in _BUSY:
             return ChatsBusyError(self.path, self._busy_timeout_s)
         if code == sqlite3.SQLITE_IOERR:
+            # Some of SQLite's own files cannot grow on a full disk, and it says no more than this.
+            if self._is_full():
+                return ChatsDiskFullError(self.path)
             return ChatsDiskError(self.path, str(error))
         return ChatsFileError(self.path, str(error))
+
+    def _meaning_of_system(self, error: OSError) -> ChatsFileError:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            return ChatsDiskFullError(self.path)
+        cause = error.strerror or str(error)
+        if error.errno == errno.EIO:
+            return ChatsDiskError(self.path, cause)
+        return ChatsReadOnlyError(self.path, cause)
+
+    def _is_full(self) -> bool:
+        try:
+            return shutil.disk_usage(self.path.parent).free < _LITTLE_ROOM
+        except OSError:
+            return False
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
