@@ -31,9 +31,9 @@ class Config:
 
     `cache_dir` is ours to write, and so is `data_dir`, whose files nobody can make again; where it
     is not said they lie in `cache_dir`. `hf_hub_cache` and the `*_dirs` belong to other programs
-    and are only read. `kernels` forces a kernel set by name; None lets the machine decide. `disk_cache`
-    is how many bytes of prompts' keys and values may be kept on disk: none, unless it is said or
-    the Config is read from the environment.
+    and are only read. `kernels` forces a kernel set by name; None lets the machine decide.
+    `disk_cache` is how many bytes of prompts' keys and values may be kept on disk: none, unless it
+    is said or the Config is read from the environment.
     """
 
     cache_dir: Path
