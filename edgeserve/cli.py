@@ -57,6 +57,7 @@ class CommandModule(Protocol):
 
 
 COMMANDS = {
+    "chat": Command("edgeserve.commands.chat", "chat with a model in the terminal"),
     "run": Command("edgeserve.commands.run", "answer a prompt, streaming"),
     "serve": Command("edgeserve.commands.serve", "serve a model behind OpenAI's API"),
     "pull": Command("edgeserve.commands.pull", "fetch a model"),
@@ -150,6 +151,8 @@ def _drop_output() -> None:
 
 
 def _run(argv: Sequence[str]) -> int:
+    if not argv and _is_terminal():
+        argv = ["chat"]
     argv = _joined(argv)
     chosen = next((word for word in argv if not word.startswith("-")), None)
     parser, module = _parser(chosen)
@@ -161,6 +164,10 @@ def _run(argv: Sequence[str]) -> int:
     if sys.stdout is not None:  # as it is when the shell says >&-
         sys.stdout.flush()
     return code
+
+
+def _is_terminal() -> bool:
+    return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout))
 
 
 def _joined(argv: Sequence[str]) -> list[str]:

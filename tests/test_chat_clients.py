@@ -17,7 +17,6 @@ from edgeserve.errors import (
     EdgeServeError,
     ModelNotFoundError,
     NoModelInUseError,
-    ServerRefusedError,
 )
 from edgeserve.tui.client import (
     Answer,
@@ -298,8 +297,14 @@ def test_a_prompt_too_long_is_refused_and_the_next_is_answered(
     make: Callable[[], ChatClient],
 ) -> None:
     async def test(client: ChatClient) -> None:
-        with pytest.raises((ContextLengthError, ServerRefusedError), match="maximum context"):
+        with pytest.raises(ContextLengthError) as raised:
             await read(client.ask(asking("a b " * CONTEXT)))
+        size = await client.size(asking("a b " * CONTEXT))
+        assert size is not None
+        assert (raised.value.max_model_len, raised.value.num_prompt_tokens) == (
+            CONTEXT,
+            size.tokens,
+        )
         assert text_of(await read(client.ask(asking("a"))))
 
     with_client(make, test)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 from collections.abc import AsyncIterator, Callable, Mapping
 
 import httpx
 
 from edgeserve.errors import (
     AnswerBrokenError,
+    ContextLengthError,
     EdgeServeError,
     EventTooLongError,
     ServerRefusedError,
@@ -20,6 +22,8 @@ from edgeserve.remote_models import error_message
 from edgeserve.tui.client import AnswerEvent
 from edgeserve.tui.http_chunks import DONE, ChunkReader
 
+_CONTEXT = re.compile(r"maximum context length is (\d+) tokens\D+(\d+) tokens")
+"""As OpenAI says it, and whoever serves its clients: ours, vLLM."""
 _MOST_ERROR_BYTES = 1 << 20
 _MOST_WAITING = 1024
 """Events that nobody has taken yet. Then the server waits."""
@@ -93,6 +97,9 @@ class HttpAnswer:
     async def _take(self, response: httpx.Response) -> None:
         if not response.is_success:
             message = error_message(await _beginning(response))
+            too_long = _CONTEXT.search(message)
+            if too_long is not None:
+                raise ContextLengthError(int(too_long[2]), int(too_long[1]))
             raise ServerRefusedError(self._url, response.status_code, message)
         kind = response.headers.get("content-type", "")
         if "text/event-stream" not in kind:

@@ -1,0 +1,177 @@
+"""`edgeserve chat`: the chat in the terminal, by a model of this machine or of a server."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import signal
+import sys
+import tempfile
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from edgeserve.commands.engine_arguments import add_engine_arguments, engine_fields
+from edgeserve.config import Config, keep_numpy_to_one_thread
+from edgeserve.errors import ChatsError, InvalidRequestError, ModelNotFoundError
+
+if TYPE_CHECKING:
+    from edgeserve.tui.client import ChatClient
+    from edgeserve.tui.keeper import ChatKeeper
+    from edgeserve.tui.plain_chat import PlainChat
+
+DESCRIPTION = """\
+Chat with a model. Conversations are kept on this machine, and found again the next time.
+
+  edgeserve chat                       the model used last
+  edgeserve chat smollm2
+  edgeserve chat --url localhost:8080  a server's model: edgeserve's, llama-server's, any other's
+  edgeserve chat --plain               lines of text: for screen readers and dumb terminals
+
+Where input or output is no terminal, or TERM is dumb, it is --plain by itself.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("model", metavar="MODEL", nargs="?", help="as for `edgeserve run`")
+    parser.add_argument("--url", metavar="URL", help="an OpenAI-compatible server answers")
+    parser.add_argument("--api-key", metavar="KEY", help="the server's key, if it asks for one")
+    parser.add_argument("--system", metavar="TEXT", help="a system message before a new chat")
+    parser.add_argument(
+        "-c", "--continue", dest="continues", action="store_true", help="go on with the last chat"
+    )
+    parser.add_argument("--plain", action="store_true", help="plain lines of text")
+    add_engine_arguments(parser)
+
+
+def run(args: argparse.Namespace, config: Config) -> int:
+    if args.system is not None and args.continues:
+        raise InvalidRequestError("--system", args.system, "left out with --continue")
+    if args.device != "oracle":
+        keep_numpy_to_one_thread()
+    try:
+        asyncio.run(_chat_plainly(args, config))
+    except asyncio.CancelledError:  # by Ctrl-C, before there was anything to stop
+        raise KeyboardInterrupt from None
+    return 0
+
+
+def client_of(args: argparse.Namespace, config: Config) -> ChatClient:
+    """Who answers. Raises InvalidRequestError."""
+    if args.url is not None:
+        from edgeserve.tui.http_client import HttpClient
+
+        return HttpClient(args.url, args.api_key)
+    from edgeserve.loader.catalog import load_catalog
+    from edgeserve.local_shelf import LocalShelf
+    from edgeserve.tui.local_client import LocalClient
+
+    shelf = LocalShelf(config, load_catalog(), engine_fields(args))
+    client = LocalClient(shelf)
+    if args.accept_license and args.model:
+        client.accept_license(args.model)
+    return client
+
+
+async def first_model(
+    client: ChatClient, args: argparse.Namespace, config: Config, last_used: str
+) -> str:
+    """The model to begin with: as asked for, the one used last, or one that is there.
+
+    Raises ModelNotFoundError where there is none.
+    """
+    if args.model is not None:
+        return args.model
+    if args.url is not None:
+        names = [model.name for model in await client.models()]
+        if not names:
+            raise ModelNotFoundError(f"the server at {client.place} lists no model")
+        return last_used if last_used in names else names[0]
+    from edgeserve.commands.chosen_model import chosen_model
+    from edgeserve.loader.catalog import load_catalog
+    from edgeserve.loader.store import ModelStore
+
+    store = ModelStore(config, load_catalog())
+    return await asyncio.to_thread(chosen_model, store, last_used)
+
+
+async def _chat_plainly(args: argparse.Namespace, config: Config) -> None:
+    from edgeserve.tui.plain_chat import LineReader, PlainChat, spoken
+
+    client, keeper = client_of(args, config), await _opened_keeper(config)
+    try:
+        lines = LineReader(_input_lines())
+        echoes = not sys.stdin.isatty()
+        chat = PlainChat(client, keeper, lines, sys.stdout, echoes=echoes)
+        last_used = await keeper.run(lambda store: store.last_model())
+        if args.continues:
+            latest = await keeper.run(lambda store: store.latest())
+            if latest is not None:
+                await chat.talk.open(latest.id)
+                last_used = latest.model or last_used
+                print(spoken(chat.talk.turns), end="")
+        elif args.system:
+            await chat.talk.change(system_prompt=args.system)
+        with _stops(chat):
+            name = await first_model(client, args, config, last_used)
+            await chat.use(name)
+            await keeper.run(lambda store: store.remember_model(name))
+            await chat.run()
+    finally:
+        await client.aclose()
+        await keeper.close()
+
+
+async def _opened_keeper(config: Config) -> ChatKeeper:
+    """Where the file of chats cannot be used, this session's go into another."""
+    from edgeserve.chats.store import ChatStore
+    from edgeserve.tui.keeper import ChatKeeper
+
+    keeper = ChatKeeper(lambda: ChatStore(config.chats_file))
+    try:
+        await keeper.open()
+    except ChatsError as error:
+        folder = Path(tempfile.mkdtemp(prefix="edgeserve-chats-"))
+        print(f"edgeserve: {error}; until then chats are kept in {folder}", file=sys.stderr)
+        keeper = ChatKeeper(lambda: ChatStore(folder / "chats.db"))
+        await keeper.open()
+    await keeper.run(lambda store: store.recover())
+    return keeper
+
+
+@contextlib.contextmanager
+def _stops(chat: PlainChat) -> Generator[None]:
+    """Ctrl-C stops the answer; where there is none, the chat ends. While a model loads, it ends
+    the program."""
+    loop, main = asyncio.get_running_loop(), asyncio.current_task()
+    tasks: set[asyncio.Task[None]] = set()
+
+    def interrupted() -> None:
+        if chat.is_loading and main is not None:
+            main.cancel()
+            return
+        task = asyncio.ensure_future(chat.interrupt())
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+
+    try:
+        loop.add_signal_handler(signal.SIGINT, interrupted)
+    except (NotImplementedError, RuntimeError):  # Windows: Ctrl-C ends the program
+        yield
+        return
+    try:
+        yield
+    finally:
+        loop.remove_signal_handler(signal.SIGINT)
+
+
+def _input_lines() -> Iterator[str]:
+    """Standard input, as UTF-8 whatever the locale says."""
+    for number, line in enumerate(sys.stdin.buffer, 1):
+        try:
+            yield line.decode()
+        except UnicodeDecodeError:
+            raise InvalidRequestError(
+                f"line {number} of standard input", line[:20], "UTF-8 text"
+            ) from None

@@ -1,0 +1,172 @@
+"""`edgeserve chat --plain`: what a screen reader hears, what a pipe gets, what is kept."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from edgeserve.chats.records import TurnState
+from edgeserve.chats.store import ChatStore
+from edgeserve.errors import AnswerBrokenError
+from edgeserve.tui.client import AnswerEnd, AnswerPiece, PromptReading
+from edgeserve.tui.keeper import ChatKeeper
+from edgeserve.tui.plain_chat import LineReader, PlainChat
+
+from .fake_chat_client import IN_USE, FakeClient, words
+from .scripted_server import chunk, serving, stream
+from .tiny_models import write_tiny_model
+
+SECONDS = 30
+
+
+def said(
+    lines: Sequence[str], client: FakeClient, path: Path, *, clock: Iterator[float] | None = None
+) -> str:
+    """What is written for these lines."""
+    out = io.StringIO()
+    seconds = clock or iter(range(100))
+
+    async def run() -> None:
+        keeper = ChatKeeper(lambda: ChatStore(path / "chats.db"))
+        chat = PlainChat(
+            client, keeper, LineReader(lines), out, echoes=True, clock=lambda: next(seconds, 100.0)
+        )
+        try:
+            await asyncio.wait_for(chat.run(), SECONDS)
+        finally:
+            await keeper.close()
+
+    asyncio.run(run())
+    return out.getvalue()
+
+
+def client(*scripts: Sequence[object]) -> FakeClient:
+    made = FakeClient(model=IN_USE)
+    made.will_answer(*scripts)  # type: ignore[arg-type]
+    return made
+
+
+def test_turns_begin_with_who_says_them(tmp_path: Path) -> None:
+    fake = client(words("Good day", reasoning="hm so"), words("Bye"))
+    assert said(["Hello", "Bye?"], fake, tmp_path) == (
+        "You: Hello\nThinking: hm so\nAssistant: Good day\nYou: Bye?\nAssistant: Bye\nYou: \n"
+    )
+    assert [m["content"] for m in fake.asked[1].messages if "content" in m] == [
+        "Hello",
+        "Good day",
+        "Bye?",
+    ]
+
+
+def test_a_question_of_several_lines(tmp_path: Path) -> None:
+    fake = client()
+    said(["one\\", "two", '"""', "three", "", "/quit", '"""', "/quit", "never"], fake, tmp_path)
+    asked = [question.messages[-1].get("content") for question in fake.asked]
+    assert asked == ["one\ntwo", "three\n\n/quit"]
+
+
+def test_what_a_model_says_does_nothing_to_the_terminal(tmp_path: Path) -> None:
+    text = said(["a"], client(words("\x1b[2J\x07red\u202e")), tmp_path)
+    assert "\x1b" not in text
+    assert "\x07" not in text
+    assert "\u202e" not in text
+    assert "red" in text
+
+
+def test_an_error_is_told_and_the_chat_goes_on(tmp_path: Path) -> None:
+    broken = (AnswerPiece("half"), AnswerBrokenError("http://a", "gone"))
+    text = said(["a", "/continue"], client(broken, words(" done")), tmp_path)
+    assert "Assistant: half\nNote: the answer of the server at http://a broke off: gone" in text
+    assert "You: /continue\nAssistant:  done\n" in text
+    with ChatStore(tmp_path / "chats.db") as store:
+        latest = store.latest()
+        assert latest is not None
+        turns = store.branch(latest.leaf_id)
+    assert [turn.text for turn in turns] == ["a", "half done"]
+    assert turns[-1].state is TurnState.COMPLETE
+
+
+def test_a_long_prompt_says_how_far_it_is_now_and_then(tmp_path: Path) -> None:
+    reading = [PromptReading(100, 0, done, 9.0) for done in (10, 20, 30, 100)]
+    fake = client([*reading, AnswerPiece("so"), AnswerEnd("stop")])
+    times = iter([0.0, 0.0, 1.0, 6.0, 7.0, 20.0])
+    text = said(["a"], fake, tmp_path, clock=times)
+    assert text.count("reading the prompt") == 1
+    assert "Note: reading the prompt, 20 of 100 tokens, 9 s left\n" in text
+
+
+def test_commands_do_what_help_says(tmp_path: Path) -> None:
+    fake = client(words("first"), words("second"), words("third"))
+    text = said(["/help", "a", "/retry", "/new", "b", "/nonsense", "/model"], fake, tmp_path)
+    for command in ("/new", "/retry", "/continue", "/model", "/quit"):
+        assert command in text
+    assert [len(question.messages) for question in fake.asked] == [1, 1, 1]
+    assert "Note: there is no /nonsense" in text
+    assert "  tiny\n  big (to be fetched)\n" in text
+    with ChatStore(tmp_path / "chats.db") as store:
+        assert [chat.title for chat in store.chats()] == ["b", "a"]
+
+
+def test_ctrl_c_stops_the_answer_and_then_the_chat(tmp_path: Path) -> None:
+    out, fake = io.StringIO(), client(words("one two three four"))
+    reading, writing = os.pipe()
+
+    async def run() -> None:
+        fake.hold()
+        keeper = ChatKeeper(lambda: ChatStore(tmp_path / "chats.db"))
+        with os.fdopen(reading) as source:
+            chat = PlainChat(fake, keeper, LineReader(source), out)
+            running = asyncio.ensure_future(chat.run())
+            os.write(writing, b"go\n")
+            await fake.let(4)  # two readings, two words
+            await chat.interrupt()
+            while chat.talk.is_answering:
+                await asyncio.sleep(0)
+            await chat.interrupt()
+            await asyncio.wait_for(running, SECONDS)
+            os.close(writing)
+        await keeper.close()
+
+    asyncio.run(run())
+    assert out.getvalue() == ("You: Assistant: one two \nNote: stopped; /continue goes on\nYou: \n")
+
+
+def chat(*args: str, stdin: str, cache: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-P", "-m", "edgeserve.cli", "chat", *args]
+    environ = {"EDGESERVE_CACHE": str(cache), "HOME": str(cache), "PATH": os.environ["PATH"]}
+    return subprocess.run(
+        command, input=stdin, capture_output=True, text=True, env=environ, timeout=60, check=False
+    )
+
+
+def test_as_a_program_it_finds_the_last_chat_again(tmp_path: Path) -> None:
+    model = str(write_tiny_model(tmp_path / "tiny.gguf", "llama", context=512))
+    first = chat(model, "--no-disk-cache", stdin="a\n", cache=tmp_path / "cache")
+    assert (first.returncode, first.stderr) == (0, "")
+    assert "You: a\nAssistant: " in first.stdout
+    # Without a model's name: the one used last.
+    second = chat("-c", "--no-disk-cache", stdin="", cache=tmp_path / "cache")
+    assert (second.returncode, second.stderr) == (0, "")
+    assert second.stdout.startswith("You: a\nAssistant: ")
+    assert f"Note: loading {model}\n" in second.stdout
+
+
+def test_as_a_program_with_a_server(tmp_path: Path) -> None:
+    with serving(
+        lambda _: stream([chunk("as"), chunk("ked"), chunk(finish_reason="stop")])
+    ) as server:
+        done = chat("--url", server.url, "--system", "be brief", stdin="a\n", cache=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.endswith("You: a\nAssistant: asked\nYou: \n")
+    assert server.asked[0]["messages"][0] == {"role": "system", "content": "be brief"}
+
+
+def test_without_a_model_it_says_how_to_get_one(tmp_path: Path) -> None:
+    done = chat(stdin="a\n", cache=tmp_path)
+    assert done.returncode == 5
+    assert "edgeserve pull smollm2" in done.stderr
