@@ -1,6 +1,7 @@
 """Client programs, each alone in an environment of its own that is kept in the cache folder.
 
 They are no dependencies of ours: together they do not resolve. What cannot be fetched is skipped.
+Python packages are resolved by uv: pip goes back and forth for minutes over what some of them name.
 """
 
 from __future__ import annotations
@@ -43,17 +44,13 @@ def run_client(folder: Path, script: str, url: str) -> Any:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def python_client(requirement: str, needs: Sequence[str] = ()) -> Path:
-    """A virtual environment with this package alone; `needs` in place of what it says it needs."""
+def python_client(requirement: str) -> Path:
+    """A virtual environment with this package alone."""
     folder = _folder(requirement)
-    python = folder / "bin" / "python"
-    make = [sys.executable, "-m", "venv", "--clear", "--without-pip", str(folder)]
-    pip = [sys.executable, "-m", "pip", f"--python={python}", "install", "-q", "--retries=1"]
-    if needs:
-        commands = [make, [*pip, "--no-deps", requirement], [*pip, *needs]]
-    else:
-        commands = [make, [*pip, requirement]]
-    _installed(folder, requirement, commands)
+    uv = [sys.executable, "-m", "uv", "-q"]
+    make = [*uv, "venv", "--clear", f"--python={sys.executable}", str(folder)]
+    install = [*uv, "pip", "install", f"--python={folder}/bin/python", requirement]
+    _installed(folder, requirement, [make, install])
     return folder
 
 

@@ -6,7 +6,10 @@ to be what the Python API says.
 
 from __future__ import annotations
 
+import asyncio
 import json
+import logging
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
@@ -18,29 +21,15 @@ import pydantic
 import pytest
 
 from edgeserve import LLM, SamplingParams
+from edgeserve.client_settings import CLIENTS, Endpoint
 
 from .client_packages import node_client, python_client, run_client
 from .server_harness import real_server
 from .tiny_models import write_tiny_model
 
 CONTEXT = 2048
-# What LiteLLM imports to ask a server; all that it names for its gateway takes minutes to resolve.
-LITELLM_NEEDS = (
-    "aiohttp",
-    "click",
-    "fastuuid",
-    "httpx[http2]",
-    "importlib-metadata",
-    "jinja2",
-    "jsonschema",
-    "openai",
-    "pydantic",
-    "pydantic-settings",
-    "python-dotenv",
-    "pyyaml",
-    "tiktoken",
-    "tokenizers",
-)
+AIDER_CONTEXT = 4096
+AIDER_SECONDS = 300  # it imports for ten seconds of a free processor
 TEXTS = ["the inn", "a cat"]
 USER: list[dict[str, Any]] = [{"role": "user", "content": TEXTS[0]}]
 
@@ -121,7 +110,7 @@ def test_openai_for_node(url: str, expected: dict[str, Any]) -> None:
 
 
 def test_litellm(url: str, expected: dict[str, Any]) -> None:
-    found = run_client(python_client("litellm==1.110.2", LITELLM_NEEDS), "litellm_client.py", url)
+    found = run_client(python_client("litellm==1.110.2"), "litellm_client.py", url)
     for protocol in ("openai", "anthropic"):
         plain = found[protocol]["plain"]
         assert plain == {"whole": expected["plain"], "streamed": expected["plain"]}
@@ -162,6 +151,64 @@ def test_openai_python_reads_classes_and_tools(url: str) -> None:
             model="tiny", input=TEXTS[0], temperature=0, text_format=Weather
         )
         assert isinstance(response.output_parsed, Weather)
+
+
+def test_openai_python_asks_the_same_asynchronously(url: str) -> None:
+    asked: dict[str, Any] = {"model": "tiny", "messages": USER, "temperature": 0}
+    tools = [openai.pydantic_function_tool(Weather)]
+    calling: dict[str, Any] = {"tools": tools, "tool_choice": "required", **asked}
+
+    async def ask() -> None:
+        async with openai.AsyncOpenAI(base_url=url, api_key="any", max_retries=0) as client:
+            chats = client.chat.completions
+            parsed = await chats.parse(response_format=Weather, **asked)
+            async with chats.stream(response_format=Weather, **asked) as stream:
+                streamed = await stream.get_final_completion()
+            found = parsed.choices[0].message.parsed
+            assert isinstance(found, Weather)
+            assert streamed.choices[0].message.parsed == found
+            whole = await chats.parse(parallel_tool_calls=False, **calling)
+            async with chats.stream(parallel_tool_calls=False, **calling) as stream:
+                streamed_call = await stream.get_final_completion()
+            calls = [c.choices[0].message.tool_calls or () for c in (whole, streamed_call)]
+            functions = [call.function for (call,) in calls]
+            assert isinstance(functions[0].parsed_arguments, Weather)
+            assert functions[1].arguments == functions[0].arguments
+
+    asyncio.run(ask())
+
+
+def test_aider_does_what_connect_prints(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    folder = python_client("aider-chat==0.86.2")
+    caplog.set_level(logging.INFO, "edgeserve.server")
+    path = write_tiny_model(tmp_path / "tiny.gguf", "llama", context=AIDER_CONTEXT)
+    (tmp_path / "inn.py").write_text("print('the inn')\n")
+    options = "--yes-always --no-git --no-check-update --analytics-disable --message 'the inn'"
+    environment = {
+        "HOME": str(tmp_path),
+        "PATH": f"{folder / 'bin'}:/usr/bin:/bin",
+        "LANG": "C.UTF-8",
+        "LITELLM_LOCAL_MODEL_COST_MAP": "True",  # nor does it ask the network for others' prices
+    }
+    with real_server(path) as (root, _):
+        said = CLIENTS["aider"](Endpoint(f"{root}/v1", "tiny", "any", AIDER_CONTEXT)).text
+        done = subprocess.run(
+            ["sh", "-euc", f"{said.rstrip()} {options} inn.py"],
+            cwd=tmp_path,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=AIDER_SECONDS,
+            check=False,
+        )
+    assert done.returncode == 0, done.stderr
+    (counted,) = [line for line in done.stdout.splitlines() if line.startswith("Tokens: ")]
+    assert counted.endswith(" received.")
+    answered = [r.facts for r in caplog.records if hasattr(r, "facts") and "path" in r.facts]
+    assert [(fact["path"], fact["status"], fact["stream"]) for fact in answered] == [
+        ("/chat/completions", 200, True)
+    ]
 
 
 def test_anthropic_python_calls_tools(url: str) -> None:
