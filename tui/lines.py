@@ -60,12 +60,16 @@ _WIDE_OR_WORD = re.compile(
 def wrap_words(spans: Sequence[Span], width: int) -> list[Line]:
     """Broken at spaces, which are dropped there; a word longer than a line is broken inside."""
     text = "".join(part for part, _ in spans)
-    lines: list[Line] = []
-    start = 0
+    ranges: list[tuple[int, int]] = []
+    joints: list[str] = []
+    at = 0
     for paragraph in text.split("\n"):
-        lines += _wrap_one(_cut(spans, start, start + len(paragraph)), paragraph, width)
-        start += len(paragraph) + 1
-    return lines
+        found = list(_line_ranges(paragraph, width)) or [(0, 0)]
+        ranges += [(at + start, at + end) for start, end in found]
+        joints.append("\n")
+        joints += [paragraph[a[1] : b[0]] for a, b in pairwise(found)]
+        at += len(paragraph) + 1
+    return _cut(spans, ranges, joints)
 
 
 def wrap_cells(spans: Sequence[Span], width: int) -> list[Line]:
@@ -73,18 +77,8 @@ def wrap_cells(spans: Sequence[Span], width: int) -> list[Line]:
     text = "".join(part for part, _ in spans)
     if not text:
         return [BLANK]
-    ends = [0, *_fold_ends(text, width)]
-    return [Line(tuple(_cut(spans, a, b)), joint="\n" if a == 0 else "") for a, b in pairwise(ends)]
-
-
-def _wrap_one(spans: Sequence[Span], text: str, width: int) -> list[Line]:
-    lines: list[Line] = []
-    end_before = 0
-    for start, end in _line_ranges(text, width):
-        joint = text[end_before:start] if lines else "\n"
-        lines.append(Line(tuple(_cut(spans, start, end)), joint=joint))
-        end_before = end
-    return lines or [BLANK]
+    ranges = list(pairwise([0, *_fold_ends(text, width)]))
+    return _cut(spans, ranges, ["\n", *[""] * (len(ranges) - 1)])
 
 
 def _line_ranges(text: str, width: int) -> Iterator[tuple[int, int]]:
@@ -121,15 +115,21 @@ def _fold_ends(text: str, width: int) -> Iterator[int]:
         yield end
 
 
-def _cut(spans: Sequence[Span], start: int, end: int) -> list[Span]:
-    """The spans' part from character `start` to `end`."""
-    found: list[Span] = []
-    at = 0
-    for text, style in spans:
-        after = at + len(text)
-        if after > start and at < end and text:
-            found.append((text[max(start - at, 0) : end - at], style))
-        if after >= end:
-            break
-        at = after
-    return found
+def _cut(
+    spans: Sequence[Span], ranges: Sequence[tuple[int, int]], joints: Sequence[str]
+) -> list[Line]:
+    """The spans' parts in `ranges` of characters, which ascend."""
+    lines: list[Line] = []
+    index = at = 0  # the span that is looked at, and where it begins
+    for (start, end), joint in zip(ranges, joints, strict=True):
+        found: list[Span] = []
+        while index < len(spans):
+            text, style = spans[index]
+            if part := text[max(start - at, 0) : max(end - at, 0)]:
+                found.append((part, style))
+            if at + len(text) > end:
+                break
+            at += len(text)
+            index += 1
+        lines.append(Line(tuple(found), joint=joint))
+    return lines

@@ -7,12 +7,14 @@ from dataclasses import field
 from rich.style import Style
 
 from edgeserve.frozen import frozen
+from edgeserve.tui.terminal_text import shown, shown_line
 
 
 @frozen(kw_only=True)
 class Marks:
     """What is drawn besides text; `ASCII` where a terminal knows no more."""
 
+    is_ascii: bool = False
     bar: str = "▎"
     selected_bar: str = "▌"
     bullets: tuple[str, ...] = ("•", "◦", "▪")
@@ -25,6 +27,7 @@ class Marks:
     folded: str = "▸"
     unfolded: str = "▾"
     down: str = "↓"
+    newline: str = "⏎"
     older: str = "‹"
     newer: str = "›"
     ellipsis: str = "…"
@@ -32,6 +35,7 @@ class Marks:
 
 UNICODE = Marks()
 ASCII = Marks(
+    is_ascii=True,
     bar="|",
     selected_bar="#",
     bullets=("*", "-", "+"),
@@ -43,6 +47,7 @@ ASCII = Marks(
     folded=">",
     unfolded="v",
     down="v",
+    newline="$",
     older="<",
     newer=">",
     ellipsis="...",
@@ -80,6 +85,13 @@ class Look:
     pointed: Style = field(default_factory=Style)
     hint: Style = field(default_factory=Style)
     marks: Marks = UNICODE
+
+    def shown(self, text: str) -> str:
+        """Neutralised, by marks that the terminal knows."""
+        return shown(text, is_ascii=self.marks.is_ascii)
+
+    def shown_line(self, text: str) -> str:
+        return shown_line(text, is_ascii=self.marks.is_ascii)
 
 
 STYLE_NAMES = tuple(name for name in Look.__annotations__ if name != "marks")

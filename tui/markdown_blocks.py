@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import partial
 from typing import Literal
 
 from markdown_it import MarkdownIt
@@ -23,6 +24,7 @@ LONG_LINE = 4096
 
 _CODE_LINES = 32
 _MAX_CODE_LINES = 64
+_MAX_CODE_CHARS = 4096
 _PLAIN_LINES = 32
 
 
@@ -56,8 +58,9 @@ class MarkdownSource:
     end up the same.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_ascii: bool = False) -> None:
         self.settled: list[Block] = []
+        self._shown = partial(shown, is_ascii=is_ascii)
         self._parser = parser()
         self._tail = ""  # whole lines not in a settled block, outside of code
         self._line = ""  # the last line, without its newline so far
@@ -77,7 +80,7 @@ class MarkdownSource:
 
     def unsettled(self) -> list[Block]:
         """The blocks after the settled ones, as the text ends now."""
-        line = shown(self._line)
+        line = self._shown(self._line)
         if self._is_in_long_line:
             return [Block("plain", line, begins=False)]
         if self._fence is not None:
@@ -90,7 +93,7 @@ class MarkdownSource:
 
     def _take(self, line: str) -> None:
         if self._fence is not None:
-            line = shown(line)
+            line = self._shown(line)
             if self._fence.is_closed_by(line):
                 self.settled += self._fence.rest()
                 self._fence = None
@@ -98,13 +101,13 @@ class MarkdownSource:
                 self.settled += self._fence.take(line)
         elif self._is_in_long_line or len(line) > LONG_LINE:
             rest = self._settle_long(line)
-            self.settled.append(Block("plain", shown(rest), begins=False))
+            self.settled.append(Block("plain", self._shown(rest), begins=False))
             self._is_in_long_line = False
-        elif (fence := self._opened_by(shown(line))) is not None:
+        elif (fence := self._opened_by(self._shown(line))) is not None:
             self._settle_tail()
             self._fence = fence
         else:
-            self._tail += shown(line) + "\n"
+            self._tail += self._shown(line) + "\n"
 
     def _settle_long(self, line: str) -> str:
         """Settles pieces of a long line; what is left is less than one."""
@@ -113,7 +116,7 @@ class MarkdownSource:
         while len(line) > LONG_LINE:
             cut = line.rfind(" ", 0, LONG_LINE) + 1 or LONG_LINE
             begins = not self._is_in_long_line
-            self.settled.append(Block("plain", shown(line[:cut]), begins=begins))
+            self.settled.append(Block("plain", self._shown(line[:cut]), begins=begins))
             self._is_in_long_line = True
             line = line[cut:]
         return line
@@ -168,6 +171,7 @@ class _Fence:
         self._indent = indent
         self._info = info
         self._lines: list[str] = []
+        self._num_chars = 0
         self._begins = True
 
     def is_closed_by(self, line: str) -> bool:
@@ -179,8 +183,10 @@ class _Fence:
         if self._is_full_before(line):
             done.append(self._piece())
             self._lines = []
+            self._num_chars = 0
             self._begins = False
         self._lines.append(self._bare(line))
+        self._num_chars += len(line)
         return done
 
     def rest(self, line: str = "") -> list[Block]:
@@ -197,7 +203,7 @@ class _Fence:
     def _is_full_before(self, line: str) -> bool:
         """A piece ends where code is likely to begin anew: before an unindented line."""
         count = len(self._lines)
-        if count >= _MAX_CODE_LINES:
+        if count >= _MAX_CODE_LINES or self._num_chars >= _MAX_CODE_CHARS:
             return True
         is_seam = line[:1].strip() != "" and not self._lines[-1].strip() if count else False
         return count >= _CODE_LINES and is_seam
@@ -213,8 +219,9 @@ class _Fence:
 class PlainSource:
     """The same for text in which nothing but its lines means anything."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_ascii: bool = False) -> None:
         self.settled: list[Block] = []
+        self._shown = partial(shown, is_ascii=is_ascii)
         self._lines: list[str] = []
         self._line = ""
 
@@ -224,10 +231,10 @@ class PlainSource:
             if len(self._lines) == _PLAIN_LINES:
                 self.settled.append(self._piece(self._lines))
                 self._lines = []
-            self._lines.append(shown(line.removesuffix("\r")))
+            self._lines.append(self._shown(line.removesuffix("\r")))
 
     def unsettled(self) -> list[Block]:
-        return [self._piece([*self._lines, shown(self._line)])]
+        return [self._piece([*self._lines, self._shown(self._line)])]
 
     def _piece(self, lines: Sequence[str]) -> Block:
         return Block("plain", "\n".join(lines), begins=not self.settled)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from pygments.lexer import Lexer
-from pygments.lexers import get_lexer_by_name
+from pygments.lexers import get_lexer_by_name  # pyright: ignore[reportUnknownVariableType]
 from pygments.token import Comment, Generic, Keyword, Name, Number, Operator, String, _TokenType  # pyright: ignore[reportPrivateUsage]
 from pygments.util import ClassNotFound
 from rich.cells import cell_len

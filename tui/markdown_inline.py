@@ -1,4 +1,7 @@
-"""What stands inside a paragraph: emphasis, code, links whose target is never hidden."""
+"""What stands inside a paragraph: emphasis, code, links whose target is never hidden.
+
+An entity such as `&#x202e;` is a character only now, so that text is neutralised here again.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from rich.style import Style
 
 from edgeserve.tui.lines import Span
 from edgeserve.tui.look import Look
-from edgeserve.tui.terminal_text import shown_line
+from edgeserve.tui.markdown_blocks import parser
 
 LINK = "link"
 """The key of a link's address in a style's meta."""
@@ -25,10 +28,22 @@ def inline_spans(node: SyntaxTreeNode, look: Look, style: Style | None = None) -
     return spans
 
 
+def links_in(text: str) -> list[str]:
+    """Where a text leads, each place once and in its order."""
+    found: dict[str, None] = {}
+    for token in parser().parse(text):
+        for child in token.children or ():
+            if child.type == "link_open":
+                found[str(child.attrs.get("href", ""))] = None
+            elif child.type == "text":
+                found.update(dict.fromkeys(_ADDRESS.findall(child.content)))
+    return list(found)
+
+
 def _collect(node: SyntaxTreeNode, look: Look, style: Style, spans: list[Span]) -> None:
     match node.type:
         case "text":
-            spans += _text_with_addresses(node.content, look, style)
+            spans += _text_with_addresses(look.shown_line(node.content), look, style)
         case "code_inline":
             spans.append((node.content, style + look.inline_code))
         case "softbreak":
@@ -39,7 +54,10 @@ def _collect(node: SyntaxTreeNode, look: Look, style: Style, spans: list[Span]) 
             spans += _link(node, look, style)
         case "image":
             target = str(node.attrs.get("src", ""))
-            spans += [(f"{node.content or 'image'} ", style), _target(target, look)]
+            spans += [
+                (f"{look.shown_line(node.content) or 'image'} ", style),
+                _target(target, look),
+            ]
         case "em" | "strong" | "s":
             added = {"em": look.emphasis, "strong": look.strong, "s": look.struck}[node.type]
             for child in node.children:
@@ -48,7 +66,7 @@ def _collect(node: SyntaxTreeNode, look: Look, style: Style, spans: list[Span]) 
             for child in node.children:
                 _collect(child, look, style, spans)
         case _:
-            spans.append((node.content, style))
+            spans.append((look.shown_line(node.content), style))
 
 
 def _link(node: SyntaxTreeNode, look: Look, style: Style) -> list[Span]:
@@ -72,7 +90,7 @@ def _link(node: SyntaxTreeNode, look: Look, style: Style) -> list[Span]:
 
 
 def _target(target: str, look: Look) -> Span:
-    return f"({shown_line(target)})", look.dim + Style(meta={LINK: target})
+    return f"({look.shown_line(target)})", look.dim + Style(meta={LINK: target})
 
 
 def _text_with_addresses(text: str, look: Look, style: Style) -> list[Span]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from markdown_it.tree import SyntaxTreeNode
 from rich.cells import cell_len
+from rich.style import Style
 
 from edgeserve.tui.lines import BLANK, Line, Span, wrap_words
 from edgeserve.tui.look import Look
@@ -13,6 +14,7 @@ from edgeserve.tui.markdown_blocks import Block, MarkdownSource, parser
 from edgeserve.tui.markdown_code import code_lines
 from edgeserve.tui.markdown_inline import inline_spans
 from edgeserve.tui.markdown_tables import table_lines
+from edgeserve.tui.terminal_text import shown
 
 _MIN_WIDTH = 8
 
@@ -26,7 +28,7 @@ class MarkdownLines:
 
     def document(self, text: str, width: int) -> list[Line]:
         """A whole text, its blocks with a blank line between them."""
-        source = MarkdownSource()
+        source = MarkdownSource(is_ascii=self.look.marks.is_ascii)
         source.feed(text)
         lines: list[Line] = []
         for block in [*source.settled, *source.unsettled()]:
@@ -37,11 +39,15 @@ class MarkdownLines:
     def block(self, block: Block, width: int) -> list[Line]:
         width = max(width, _MIN_WIDTH)
         if block.kind == "plain":
-            return wrap_words([(block.text, self.look.text)], width)
+            return self.plain(block, width, self.look.text)
         if block.kind == "code":
             return code_lines(block, width, self.look)
         tree = SyntaxTreeNode(self._parser.parse(block.text))
         return self._blocks(tree.children, width, self.look, is_tight=False)
+
+    def plain(self, block: Block, width: int, style: Style) -> list[Line]:
+        """Its lines, wrapped, and no more."""
+        return wrap_words([(block.text, style)], max(width, _MIN_WIDTH))
 
     def _blocks(
         self, nodes: Sequence[SyntaxTreeNode], width: int, look: Look, *, is_tight: bool
@@ -66,7 +72,8 @@ class MarkdownLines:
                 return self._quote(node, width, look)
             case "fence" | "code_block":
                 text = node.content.removesuffix("\n")
-                return code_lines(Block("code", text, node.info.strip()), width, look)
+                language = look.shown_line(node.info.strip())
+                return code_lines(Block("code", text, language), width, look)
             case "table":
                 return table_lines(node, width, look)
             case "hr":
@@ -111,10 +118,11 @@ class MarkdownLines:
         return [bullet] * len(node.children)
 
 
-def codes_in(block: Block) -> list[str]:
-    """The code blocks inside a list's item or a quote."""
-    tokens = parser().parse(block.text)
-    return [t.content.removesuffix("\n") for t in tokens if t.type in ("fence", "code_block")]
+def codes_in(text: str) -> list[str]:
+    """The code in a text as it came, to be pasted elsewhere: neutralised, but that tabs stay."""
+    tokens = parser().parse(text)
+    codes = [t.content.removesuffix("\n") for t in tokens if t.type in ("fence", "code_block")]
+    return ["\t".join(map(shown, code.split("\t"))) for code in codes]
 
 
 def _is_tight(node: SyntaxTreeNode) -> bool:

@@ -9,9 +9,7 @@ from collections.abc import Sequence
 from time import perf_counter
 from typing import ClassVar
 
-from rich.cells import cell_len
 from rich.segment import Segment
-from rich.style import Style
 from textual import events
 from textual.binding import BindingType
 from textual.geometry import Size
@@ -23,8 +21,8 @@ from textual.timer import Timer
 from edgeserve.tui.client import TokenFact
 from edgeserve.tui.lines import END, Line
 from edgeserve.tui.look import ASCII, STYLE_NAMES, UNICODE, Look
-from edgeserve.tui.markdown_inline import LINK
-from edgeserve.tui.markdown_lines import MarkdownLines
+from edgeserve.tui.markdown_inline import LINK, links_in
+from edgeserve.tui.markdown_lines import MarkdownLines, codes_in
 from edgeserve.tui.widgets.transcript_messages import (
     BranchAsked,
     CodeCopyAsked,
@@ -32,11 +30,12 @@ from edgeserve.tui.widgets.transcript_messages import (
     TokenPointed,
     TurnSelected,
 )
-from edgeserve.tui.widgets.transcript_style import TRANSCRIPT_CSS, TRANSCRIPT_KEYS
-from edgeserve.tui.widgets.transcript_text import selected_text
+from edgeserve.tui.widgets.transcript_style import TRANSCRIPT_CSS, TRANSCRIPT_KEYS, look_of
+from edgeserve.tui.widgets.transcript_text import selected_text, with_selection
 from edgeserve.tui.widgets.turn_parts import TurnParts
 from edgeserve.tui.widgets.turn_stack import Place, TurnStack
-from edgeserve.tui.widgets.turn_view import TOKEN, TurnView
+from edgeserve.tui.widgets.turn_tokens import TOKEN
+from edgeserve.tui.widgets.turn_view import TurnView
 
 _FRAME_SECONDS = 1 / 30
 _BACKGROUND_SECONDS = 0.006
@@ -70,7 +69,8 @@ class Transcript(ScrollView, can_focus=True):
         self._has_new_below = False
         self._place: Place | None = None  # what is at the top
         self._is_settling = False
-        self._next_code = 0
+        self._next_code = self._next_link = 0
+        self._rests_until = 0.0
         self._frame_timer: Timer | None = None
         self._background_timer: Timer | None = None
 
@@ -78,41 +78,17 @@ class Transcript(ScrollView, can_focus=True):
 
     def show(self, views: Sequence[TurnView]) -> None:
         """Replaces all. Turns that were there stay as they are; so does the scroll position."""
-        known = {turn.view.id: turn for turn in self._stack.turns}
-        turns: list[TurnParts] = []
-        for view in views:
-            turn = known.get(view.id)
-            if turn is None:
-                turn = self._new_turn(view)
-            else:
-                turn.change(view)
-            turns.append(turn)
-        self._keep_place(turns)
-        self._stack.turns = turns
+        place = self._stack.put(views, self._new_turn, self._place)
+        self._place = place
+        self.follows = self.follows or place is None
         if self.selected not in {view.id for view in views}:
             self.selected = None
         self._relay(0)
 
-    def _keep_place(self, turns: Sequence[TurnParts]) -> None:
-        """Finds the turn at the top among the new ones; without it, the end is shown."""
-        place = self._place
-        top = None if place is None else self._stack.turns[place.turn]
-        if place is None or top is None or top not in turns:
-            self.follows = True
-            self._place = None
-        else:
-            self._place = Place(turns.index(top), place.part)
-
     def update(self, view: TurnView) -> None:
         """Shows another state of one turn, or a new one at the end."""
-        index = self._stack.index_of(view.id)
-        if index is None:
-            index = len(self._stack.turns)
-            self._stack.turns.append(self._new_turn(view))
-        else:
-            self._stack.turns[index].change(view)
         self._changed.discard(view.id)
-        self._relay(index)
+        self._relay(self._stack.change(view, self._new_turn))
 
     def append(
         self,
@@ -123,13 +99,14 @@ class Transcript(ScrollView, can_focus=True):
         tokens: Sequence[TokenFact] = (),
     ) -> None:
         """Adds to a turn. It is seen with the next frame, at most thirty a second."""
-        index = self._stack.index_of(turn_id)
-        if index is None:
+        turn = self._stack.turn(turn_id)
+        if turn is None:
             return
-        self._stack.turns[index].append(text, tokens, is_reasoning=is_reasoning)
+        turn.append(text, tokens, is_reasoning=is_reasoning)
         self._changed.add(turn_id)
         if self._frame_timer is None:
-            self._frame_timer = self.set_timer(_FRAME_SECONDS, self._frame)
+            rest = self._rests_until - perf_counter()
+            self._frame_timer = self.set_timer(max(rest, _FRAME_SECONDS), self._frame)
 
     @property
     def is_busy(self) -> bool:
@@ -137,12 +114,10 @@ class Transcript(ScrollView, can_focus=True):
         return self._frame_timer is not None or self._background_timer is not None
 
     def toggle_reasoning(self, turn_id: str) -> None:
-        index = self._stack.index_of(turn_id)
-        if index is not None and self._stack.turns[index].view.reasoning:
-            turn = self._stack.turns[index]
+        turn = self._stack.turn(turn_id)
+        if turn is not None and turn.view.reasoning:
             turn.is_folded = not turn.is_folded
-            turn.refresh()
-            self._relay(index)
+            self._relay(self._stack.refresh({turn_id}))
 
     def toggle_tint(self) -> None:
         """Answers whose tokens are known, token by token, or as Markdown again."""
@@ -155,8 +130,13 @@ class Transcript(ScrollView, can_focus=True):
 
     def code_blocks(self, turn_id: str) -> list[str]:
         """The code of a turn's blocks, in order."""
-        index = self._stack.index_of(turn_id)
-        return [] if index is None else self._stack.turns[index].code_blocks()
+        turn = self._stack.turn(turn_id)
+        return [] if turn is None else codes_in(turn.view.text)
+
+    def links(self, turn_id: str) -> list[str]:
+        """Where a turn's links lead, each place once."""
+        turn = self._stack.turn(turn_id)
+        return [] if turn is None else links_in(turn.view.text)
 
     def select(self, turn_id: str) -> None:
         """Moves the selection, and scrolls so that the turn is seen."""
@@ -171,15 +151,10 @@ class Transcript(ScrollView, can_focus=True):
     def _frame(self) -> None:
         started = perf_counter()
         self._frame_timer = None
-        found = [self._stack.index_of(turn_id) for turn_id in self._changed]
+        self._relay(self._stack.refresh(self._changed))
         self._changed.clear()
-        indices = [index for index in found if index is not None]
-        for index in indices:
-            self._stack.turns[index].refresh()
-        self._relay(min(indices, default=0))
-        spent = perf_counter() - started
-        if spent > _FRAME_SECONDS / 2:  # leave the loop to keys for as long again
-            self._frame_timer = self.set_timer(spent * 2, self._frame)
+        now = perf_counter()
+        self._rests_until = now + 2 * (now - started)  # two thirds of the time belong to keys
 
     def _relay(self, first_changed: int) -> None:
         """Measures anew, and keeps the end or the text at the top where it was."""
@@ -192,7 +167,7 @@ class Transcript(ScrollView, can_focus=True):
         self._settle()
         self.refresh()
         if self._background_timer is None:
-            self._background_timer = self.set_timer(_FRAME_SECONDS, self._draw_unseen)
+            self._background_timer = self.set_timer(_FRAME_SECONDS, self._measure_unseen)
 
     def _settle(self) -> None:
         """Draws what is in sight, which may change its height, until nothing moves."""
@@ -211,13 +186,13 @@ class Transcript(ScrollView, can_focus=True):
         self._is_settling = False
         self._place = stack.place_of(y) if stack.turns else None
 
-    def _draw_unseen(self) -> None:
+    def _measure_unseen(self) -> None:
         """Turns guesses into heights, a few milliseconds at a time."""
         self._background_timer = None
         until = perf_counter() + _BACKGROUND_SECONDS
-        for _ in self._stack.draw_more():
+        for _ in self._stack.measure_more():
             if perf_counter() > until:
-                self._background_timer = self.set_timer(_FRAME_SECONDS, self._draw_unseen)
+                self._background_timer = self.set_timer(_FRAME_SECONDS, self._measure_unseen)
                 break
         height = self._stack.height
         self._stack.measure(first_changed=len(self._stack.turns))
@@ -235,18 +210,10 @@ class Transcript(ScrollView, can_focus=True):
 
     def _redraw(self) -> None:
         """Another width or theme: all lines are made anew, those in sight at once."""
-        styles = {name: self._component_style(f"transcript--{name}") for name in STYLE_NAMES}
-        self._drawer = MarkdownLines(Look(**styles, marks=self._marks))
+        self._drawer = MarkdownLines(look_of(self, self._marks))
         for turn in self._stack.turns:
             turn.redraw(self._drawer, self._text_width)
         self._relay(0)
-
-    def _component_style(self, name: str) -> Style:
-        """What the component sets and no more; its colour as seen on this background."""
-        style = self.get_component_rich_style(name, partial=True)
-        if self.get_component_styles(name).has_rule("color"):
-            style += Style(color=self.get_component_rich_style(name).color)
-        return style
 
     # --- events ----------------------------------------------------------------------------------
 
@@ -322,6 +289,13 @@ class Transcript(ScrollView, can_focus=True):
             self.post_message(CodeCopyAsked(codes[self._next_code % len(codes)]))
             self._next_code += 1
 
+    def action_open_link(self) -> None:
+        """The selected turn's first link; the next one when asked again."""
+        links = self.links(self.selected) if self.selected is not None else []
+        if links:
+            self.post_message(LinkAsked(links[self._next_link % len(links)]))
+            self._next_link += 1
+
     def action_tint(self) -> None:
         self.toggle_tint()
 
@@ -350,7 +324,7 @@ class Transcript(ScrollView, can_focus=True):
     def _mark(self, turn_id: str) -> None:
         if self.selected != turn_id:
             self.selected = turn_id
-            self._next_code = 0
+            self._next_code = self._next_link = 0
             self.post_message(TurnSelected(turn_id))
             self.refresh()
 
@@ -388,41 +362,29 @@ class Transcript(ScrollView, can_focus=True):
         if at >= self._stack.height or not self._stack.turns:
             return Strip.blank(width, base)
         turn, line = self._stack.line(at)
+        faint = self._drawer.look.dim if turn.view.is_greyed else None
         segments = [*self._bar(turn, line), *line.segments()]
-        strip = Strip(Segment.apply_style(segments, base))
-        if self.text_selection is not None:
-            strip = self._with_selection(strip, at)
+        strip = Strip(Segment.apply_style(segments, base, faint))
+        selection = self.text_selection
+        if selection is not None and (span := selection.get_span(at)) is not None:
+            style = self.screen.get_component_rich_style("screen--selection")
+            strip = with_selection(strip, span, _MARGIN, style)
         return strip.adjust_cell_length(width, base).apply_offsets(0, at)
 
     def _bar(self, turn: TurnParts, line: Line) -> list[Segment]:
         look = self._drawer.look
         if line is END:
             return [Segment("  ")]
-        style = {"user": look.user, "assistant": look.assistant}.get(turn.view.role, look.dim)
         if turn.view.id == self.selected and self.has_focus:
-            style = look.selected
-            return [Segment(look.marks.selected_bar + " ", style)]
-        return [Segment(look.marks.bar + " ", style)]
+            return [Segment(f"{look.marks.selected_bar} ", look.selected)]
+        style = {"user": look.user, "assistant": look.assistant}.get(turn.view.role, look.dim)
+        return [Segment(f"{look.marks.bar} ", style)]
 
     def _hint(self, width: int) -> Strip:
         look = self._drawer.look
         text = f" {look.marks.down} new text below, End goes there "
         segments = Segment.apply_style([Segment(text, look.hint)], self.rich_style)
         return Strip(segments).adjust_cell_length(width, self.rich_style)
-
-    def _with_selection(self, strip: Strip, y: int) -> Strip:
-        selection = self.text_selection
-        span = None if selection is None else selection.get_span(y)
-        if span is None:
-            return strip
-        text = strip.text
-        first = max(span[0], _MARGIN)
-        last = len(text) if span[1] == -1 else span[1]
-        cuts = [cell_len(text[:first]), cell_len(text[:last]), strip.cell_length]
-        before, inside, after = (*strip.divide(cuts), Strip([]), Strip([]))[:3]
-        style = self.screen.get_component_rich_style("screen--selection")
-        marked = Strip([Segment(t, (s or Style.null()) + style) for t, s, _ in inside])
-        return Strip.join([before, marked, after])
 
     # --- selection by mouse ----------------------------------------------------------------------
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from rich.style import Style
 from textual.binding import Binding, BindingType
+from textual.widget import Widget
+
+from edgeserve.tui.look import STYLE_NAMES, Look, Marks
 
 TRANSCRIPT_KEYS: list[BindingType] = [
     Binding("up,k", "select(-1)", "Turn above", show=False),
@@ -11,6 +15,7 @@ TRANSCRIPT_KEYS: list[BindingType] = [
     Binding("left_square_bracket", "branch(-1)", "Branch before", show=False),
     Binding("right_square_bracket", "branch(1)", "Branch after", show=False),
     Binding("c", "copy_code", "Copy code", show=False),
+    Binding("o", "open_link", "Open a link", show=False),
     Binding("t", "tint", "Drafted tokens", show=False),
     Binding("left", "point(-1)", "Token before", show=False),
     Binding("right", "point(1)", "Token after", show=False),
@@ -48,3 +53,17 @@ Transcript {
     & > .transcript--hint { background: $primary-muted; color: $text-primary; }
 }
 """
+
+
+def look_of(transcript: Widget, marks: Marks) -> Look:
+    """The styles that its component classes have now."""
+    styles = {name: _style(transcript, f"transcript--{name}") for name in STYLE_NAMES}
+    return Look(**styles, marks=marks)
+
+
+def _style(widget: Widget, name: str) -> Style:
+    """What the component sets and no more; its colour as seen on this background."""
+    style = widget.get_component_rich_style(name, partial=True)
+    if widget.get_component_styles(name).has_rule("color"):
+        style += Style(color=widget.get_component_rich_style(name).color)
+    return style

@@ -1,10 +1,14 @@
-"""What a selection in a transcript says, as it may be pasted elsewhere."""
+"""A selection in a transcript: how it looks, and what it says when it is pasted elsewhere."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rich.cells import cell_len
+from rich.segment import Segment
+from rich.style import Style
 from textual.selection import Selection
+from textual.strip import Strip
 
 from edgeserve.tui.lines import Line
 
@@ -26,3 +30,15 @@ def selected_text(lines: Sequence[tuple[int, Line]], selection: Selection, margi
         part = part if last is not None else part.rstrip()
         text += part if not text else line.joint + part
     return text
+
+
+def with_selection(strip: Strip, span: tuple[int, int], margin: int, style: Style) -> Strip:
+    """The strip with characters `span` of it marked; an end of -1 is the line's."""
+    text = strip.text
+    first = cell_len(text[: max(span[0], margin)])
+    last = cell_len(text if span[1] == -1 else text[: max(span[1], margin)])
+    if last <= first:
+        return strip
+    inside = strip.crop(first, last)
+    marked = [Segment(text, (own or Style.null()) + style) for text, own, _ in inside]
+    return Strip.join([strip.crop(0, first), Strip(marked), strip.crop(last)])

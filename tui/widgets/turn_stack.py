@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate
 
 from edgeserve.frozen import frozen
 from edgeserve.tui.lines import Line
 from edgeserve.tui.widgets.turn_parts import TurnParts
+from edgeserve.tui.widgets.turn_view import TurnView
 
 
 @frozen
@@ -25,7 +26,7 @@ class TurnStack:
     def __init__(self) -> None:
         self.turns: list[TurnParts] = []
         self._offsets: list[int] = [0]
-        self._undrawn = 0  # every turn before this one is drawn
+        self._unmeasured = 0  # every turn before this one is measured
 
     @property
     def height(self) -> int:
@@ -37,9 +38,42 @@ class TurnStack:
                 return index
         return None
 
+    def turn(self, turn_id: str) -> TurnParts | None:
+        index = self.index_of(turn_id)
+        return None if index is None else self.turns[index]
+
+    def put(
+        self, views: Sequence[TurnView], make: Callable[[TurnView], TurnParts], place: Place | None
+    ) -> Place | None:
+        """Shows these turns and no others. Returns where `place` is now, None if it is gone."""
+        known = {turn.view.id: turn for turn in self.turns}
+        top = None if place is None else self.turns[place.turn].view.id
+        self.turns = [known.get(view.id) or make(view) for view in views]
+        for turn, view in zip(self.turns, views, strict=True):
+            turn.change(view)
+        index = None if top is None else self.index_of(top)
+        return None if place is None or index is None else Place(index, place.part)
+
+    def change(self, view: TurnView, make: Callable[[TurnView], TurnParts]) -> int:
+        """One turn's other state, or a new one at the end; its index."""
+        index = self.index_of(view.id)
+        if index is None:
+            self.turns.append(make(view))
+            return len(self.turns) - 1
+        self.turns[index].change(view)
+        return index
+
+    def refresh(self, turn_ids: Iterable[str]) -> int:
+        """Takes in what came for these turns; the first one's index."""
+        found = [self.index_of(turn_id) for turn_id in turn_ids]
+        indices = [index for index in found if index is not None]
+        for index in indices:
+            self.turns[index].refresh()
+        return min(indices, default=len(self.turns))
+
     def measure(self, *, first_changed: int = 0) -> None:
         """To be called when turns were changed, added or taken away."""
-        self._undrawn = min(self._undrawn, first_changed)
+        self._unmeasured = min(self._unmeasured, first_changed)
         self._offsets = [0, *accumulate(turn.height for turn in self.turns)]
 
     def range_of(self, index: int) -> tuple[int, int]:
@@ -59,22 +93,24 @@ class TurnStack:
         return Place(index, self.turns[index].place_of(y - self._offsets[index]))
 
     def y_of(self, place: Place) -> int:
-        return self._offsets[place.turn] + self.turns[place.turn].line_at(place.part)
+        return self._offsets[place.turn] + self.turns[place.turn].y_of(place.part)
 
     def ensure(self, first: int, last: int) -> bool:
         """Draws what is seen of lines `first` to `last`; whether a height changed."""
         has_changed = False
         for index in range(self.turn_at(first), self.turn_at(last) + 1):
             start = self._offsets[index]
-            has_changed |= self.turns[index].ensure(max(0, first - start), last - start)
+            turn = self.turns[index]
+            has_changed |= turn.ensure(max(0, first - start), last - start)
+            has_changed |= turn.height != self._offsets[index + 1] - start
         if has_changed:
-            self.measure(first_changed=self._undrawn)
+            self.measure(first_changed=len(self.turns))
         return has_changed
 
-    def draw_more(self) -> Iterator[None]:
-        """Draws what nobody has seen yet, a part at a time; ends when all is drawn."""
-        while self._undrawn < len(self.turns):
-            if not self.turns[self._undrawn].draw_one():
-                self._undrawn += 1
+    def measure_more(self) -> Iterator[None]:
+        """Turns guesses into heights, a part at a time; ends when there are none."""
+        while self._unmeasured < len(self.turns):
+            if not self.turns[self._unmeasured].measure_one():
+                self._unmeasured += 1
                 continue
             yield

@@ -1,0 +1,228 @@
+"""Markdown as lines: what it looks like, and that streaming it ends in the same."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rich.cells import cell_len
+
+from edgeserve.tui.lines import Line, wrap_words
+from edgeserve.tui.look import ASCII, Look
+from edgeserve.tui.markdown_blocks import LONG_LINE, MarkdownSource, parser
+from edgeserve.tui.markdown_inline import LINK
+from edgeserve.tui.markdown_lines import MarkdownLines
+from edgeserve.tui.terminal_text import shown
+
+PIECES = (
+    *(
+        "\n",
+        "\n",
+        "\n\n",
+        " ",
+        "  ",
+        "    ",
+        "- ",
+        "* ",
+        "1. ",
+        "3) ",
+        "> ",
+        "# ",
+        "## ",
+        "---",
+        "===",
+    ),
+    *(
+        "```",
+        "````",
+        "~~~",
+        "`",
+        "**",
+        "_",
+        "~~",
+        "[a](",
+        "http://b.c",
+        ")",
+        "[ ] ",
+        "<b>",
+        "|",
+        "|-|-|",
+    ),
+    *("a", "b c", "word", "py", "[x]: http://y", "é", "中文", "\x1b[1m", "\t", "\r", "\\", "&amp;"),
+)
+markdown = st.lists(st.sampled_from(PIECES), max_size=40).map("".join)
+
+
+def drawn(text: str, width: int = 40) -> list[Line]:
+    return MarkdownLines(Look()).document(text, width)
+
+
+def seen(text: str, width: int = 40) -> list[str]:
+    return [line.text.rstrip() for line in drawn(text, width)]
+
+
+# --- laws ----------------------------------------------------------------------------------------
+
+
+@given(markdown, st.lists(st.integers(1, 9), max_size=30))
+@settings(max_examples=100, deadline=None)
+def test_streamed_in_any_pieces_is_the_whole(text: str, sizes: list[int]) -> None:
+    whole, streamed = MarkdownSource(), MarkdownSource()
+    whole.feed(text)
+    at = 0
+    for size in [*sizes, len(text)]:
+        before = list(streamed.settled)
+        streamed.feed(text[at : at + size])
+        streamed.unsettled()
+        assert streamed.settled[: len(before)] == before
+        at += size
+    assert streamed.settled == whole.settled
+    assert streamed.unsettled() == whole.unsettled()
+
+
+@given(markdown)
+@settings(max_examples=100, deadline=None)
+def test_blocks_are_those_of_the_whole_text(text: str) -> None:
+    """Cutting and parsing each block alone reads the text as parsing it at once."""
+    source = MarkdownSource()
+    source.feed(text)
+    *lines, last = text.split("\n")
+    safe = "\n".join([*(shown(line.removesuffix("\r")) for line in lines), shown(last)])
+    expected = [(t.type, t.content) for t in parser().parse(safe) if t.type != "inline"]
+    found: list[tuple[str, str]] = []
+    for block in [*source.settled, *source.unsettled()]:
+        if block.kind == "code":
+            content = block.text + "\n" if block.text else ""
+            found.append(("fence", content))
+        else:
+            found += [(t.type, t.content) for t in parser().parse(block.text) if t.type != "inline"]
+    assert [f for f in found if f[0] != "fence"] == [e for e in expected if e[0] != "fence"]
+    assert [f[1].strip("\n") for f in found if f[0] == "fence"] == [
+        e[1].strip("\n") for e in expected if e[0] == "fence"
+    ]
+
+
+@given(markdown, st.integers(12, 60))
+@settings(max_examples=100, deadline=None)
+def test_no_line_is_wider_than_asked(text: str, width: int) -> None:
+    for line in drawn(text, width):
+        deep = line.text.lstrip("│• ◦▪0123456789.")
+        assert line.cells <= width or cell_len(deep) <= 8 + 2, line.text
+
+
+@given(st.text(st.sampled_from("ab  \n中é"), max_size=80), st.integers(2, 12))
+@settings(deadline=None)
+def test_wrapping_loses_nothing(text: str, width: int) -> None:
+    lines = wrap_words([(text, Look().text)], width)
+    joined = "".join((line.joint if i else "") + line.text for i, line in enumerate(lines))
+    assert [part.rstrip() for part in joined.split("\n")] == [
+        part.rstrip() for part in text.split("\n")
+    ]
+    assert all(line.cells <= width for line in lines)
+
+
+# --- looks ---------------------------------------------------------------------------------------
+
+
+def test_lists_nest_and_wrap_behind_their_bullet() -> None:
+    text = (
+        "- one\n- two words that wrap\n  1. nested\n  2. too\n\n     apart\n- [x] done\n- [ ] open"
+    )
+    assert seen(text, 18) == [
+        "• one",
+        "• two words that",
+        "  wrap",
+        "  1. nested",
+        "",
+        "  2. too",
+        "",
+        "     apart",
+        "• [✓] done",
+        "• [ ] open",
+    ]
+
+
+def test_a_table_fits_and_wraps_in_its_cells() -> None:
+    text = "| a | what | n |\n|---|:-:|--:|\n| one | a long cell that wraps | 3 |"
+    assert seen(text, 24) == [
+        "a   │     what     │   n",
+        "────┼──────────────┼────",
+        "one │ a long cell  │   3",
+        "    │  that wraps  │",
+    ]
+
+
+def test_a_table_too_wide_for_columns_names_each_cell() -> None:
+    head = "|" + "|".join("abcdef") + "|"
+    text = f"{head}\n{'|-' * 6}|\n|1|2|3|4|5|6|"
+    assert seen(text, 16) == [f"{name}: {i}" for i, name in enumerate("abcdef", 1)]
+
+
+def test_code_is_named_and_wraps_where_it_is_wide() -> None:
+    lines = drawn("```python\nx = 'aaaaaaaaaaaaaaaaaaaaaaa'\n```", 20)
+    assert [line.text.rstrip() for line in lines] == [
+        " python    c copies",
+        " x = 'aaaaaaaaaaaaa",
+        " aaaaaaaaaa'",
+    ]
+    assert all(line.cells == 20 for line in lines)
+    assert [line.joint for line in lines[1:]] == ["\n", ""]
+
+
+def test_an_open_fence_is_code_already() -> None:
+    assert seen("so:\n\n```\n# not a heading\n- nor", 24)[2:] == [
+        "               c copies",
+        " # not a heading",
+        " - nor",
+    ]
+
+
+def test_html_is_text() -> None:
+    assert seen("<b onclick=x>hi</b>\n\n<script>\nalert()\n</script>", 60) == [
+        "<b onclick=x>hi</b>",
+        "",
+        "<script> alert() </script>",
+    ]
+
+
+def test_a_links_target_is_never_hidden() -> None:
+    assert seen("[bank.com](https://evil.example)", 60) == ["bank.com (https://evil.example)"]
+    assert seen("[https://a.b](https://evil.example)", 60) == ["https://a.b (https://evil.example)"]
+    assert seen("<https://a.b>", 60) == ["https://a.b"]
+    assert seen("![cat](http://x/y.png)", 60) == ["cat (http://x/y.png)"]
+
+
+def test_links_can_be_asked_for() -> None:
+    (line,) = drawn("[a](http://b/c) and http://d/e.", 60)
+    targets = [(text, style.meta[LINK]) for text, style in line.spans if LINK in style.meta]
+    assert targets == [
+        ("a", "http://b/c"),
+        ("(http://b/c)", "http://b/c"),
+        ("http://d/e", "http://d/e"),
+    ]
+
+
+def test_a_link_defined_elsewhere_stays_text() -> None:
+    assert seen("[x][y]\n\n[y]: http://z", 60) == ["[x][y]", "", "[y]: http://z"]
+
+
+def test_entities_cannot_smuggle_controls() -> None:
+    assert seen("a&#27;[2J&#x202e;b [t](http://x/&#27;)", 60) == [
+        "a\ufffd[2J\\u202eb t (http://x/&#27;)"
+    ]
+
+
+def test_ascii_marks() -> None:
+    lines = MarkdownLines(Look(marks=ASCII)).document(
+        "- a\n\n> b\n\n---\n\n|c|d|\n|-|-|\n|1|2|", 30
+    )
+    assert "".join(line.text for line in lines).isascii()
+
+
+def test_a_very_long_line_is_plain_pieces() -> None:
+    source = MarkdownSource()
+    for _ in range(1000):
+        source.feed("**many** words, on and on and on, " * 3)
+    assert all(block.kind == "plain" for block in source.settled)
+    assert all(len(block.text) <= LONG_LINE for block in source.settled)
+    text = "".join(block.text for block in [*source.settled, *source.unsettled()])
+    assert text == "**many** words, on and on and on, " * 3000
