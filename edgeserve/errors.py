@@ -782,3 +782,28 @@ class PromptVariableError(PromptError):
         parts = [f"needs a value for {', '.join(missing)}"] if missing else []
         parts += [f"has no {', '.join(unknown)}"] if unknown else []
         super().__init__(f"prompt {_shown(name)} {' and '.join(parts)}")
+
+
+# --- the terminal chat --------------------------------------------------------------------------
+
+
+class AttachmentError(EdgeServeError):
+    """A file that cannot go into a message."""
+
+    exit_code = 2
+
+    def __init__(self, path: str, reason: str) -> None:
+        self.path = path
+        self.reason = reason
+        super().__init__(f"{path} was not attached: {reason}")
+
+
+class EditorError(EdgeServeError):
+    """The user's editor did not start, or failed. `path` is where what was written lies."""
+
+    def __init__(self, editor: str, reason: str, path: Path | None) -> None:
+        self.editor = editor
+        self.reason = reason
+        self.path = path
+        kept = "" if path is None else f"; what you wrote is in {path}"
+        super().__init__(f"{editor}: {reason}{kept}; set VISUAL or EDITOR to another editor")

@@ -69,6 +69,11 @@ class AnswerRun:
     def reasoning(self) -> str:
         return _joined(self._reasoning)
 
+    @property
+    def has_text(self) -> bool:
+        """Whether anything has come."""
+        return any(self._text) or any(self._reasoning)
+
     async def stop(self) -> None:
         """Within a step; what has come stays."""
         self._is_stopped = True

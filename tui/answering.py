@@ -42,6 +42,7 @@ class Answering:
         self._under_way: dict[str, OneAnswer] = {}
         self._runs: dict[str, AnswerRun] = {}
         self._tokens: dict[str, tuple[TokenFact, ...]] = {}
+        self._drafts: dict[str, tuple[int, int]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     # --- what stands ----------------------------------------------------------------------------
@@ -69,6 +70,10 @@ class Answering:
         """Of an answer that came since the start."""
         run = self._runs.get(turn_id)
         return self._tokens.get(turn_id, ()) if run is None else tuple(run.tokens)
+
+    def drafts(self, turn_id: str) -> tuple[int, int] | None:
+        """Of an answer that came since the start: tokens that were guessed, and guessed right."""
+        return self._drafts.get(turn_id)
 
     # --- what is done ---------------------------------------------------------------------------
 
@@ -154,6 +159,8 @@ class Answering:
     def _forget(self, run: AnswerRun) -> None:
         self._runs.pop(run.turn.id, None)
         self._tokens[run.turn.id] = tuple(run.tokens)
+        if run.end is not None:
+            self._drafts[run.turn.id] = (run.end.num_draft_tokens, run.end.num_accepted_tokens)
 
     def _in_background(self, work: Awaitable[None]) -> None:
         task = asyncio.ensure_future(work)

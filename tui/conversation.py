@@ -193,6 +193,13 @@ class Conversation:
             )
         self._tell(BranchShown())
 
+    async def keep_draft(self, text: str) -> None:
+        """What stands in the composer, for the next time this chat is opened."""
+        chat_id = self.chat.id
+        kept = await self._keeper.run(lambda store: store.change(chat_id, draft=text))
+        if self.chat.id == chat_id:
+            self.chat = replace(self.chat, draft=kept.draft)
+
     async def cost(self, draft: str = "") -> PromptSize | None:
         """What asking `draft` next would cost, with everything before it; without one, what is
         there."""

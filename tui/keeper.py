@@ -26,6 +26,10 @@ class ChatKeeper:
             loop = asyncio.get_running_loop()
             self._store = await loop.run_in_executor(self._thread, self._make)
 
+    def take(self, make: Callable[[], ChatStore]) -> None:
+        """Another file, where the first could not be opened."""
+        self._make = make
+
     async def run(self, call: Callable[[ChatStore], T]) -> T:
         """What the call returns or raises (ChatsError). Calls are done in the order of asking."""
         await self.open()

@@ -1,0 +1,50 @@
+"""The chat on the whole screen: what `edgeserve chat` opens on a terminal, wired."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from edgeserve.config import Config
+from edgeserve.terminal import Terminal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from edgeserve.tui.client import ChatClient
+
+
+def open_screen(
+    client: ChatClient,
+    config: Config,
+    terminal: Terminal,
+    *,
+    model: str = "",
+    accept_license: Callable[[str], None] | None = None,
+) -> None:
+    """Returns once the user has left. `model` is what answers, "" the one used last."""
+    from edgeserve.chats.prompt_library import PromptLibrary
+    from edgeserve.chats.store import ChatStore
+    from edgeserve.tui.app import EdgeServeApp
+    from edgeserve.tui.desk import Desk
+
+    path, prompts = config.chats_file, PromptLibrary(config.prompt_files_dir)
+    desk = Desk(
+        client=client,
+        open_chats=lambda: ChatStore(path),
+        prompts=prompts,
+        folder=Path.cwd(),
+        data_dir=path.parent,
+        model=model,
+        terminal=terminal,
+        accept_license=accept_license,
+    )
+
+    async def run() -> None:
+        try:
+            await EdgeServeApp(desk).run_async()
+        finally:
+            await client.aclose()
+
+    asyncio.run(run())

@@ -1,0 +1,96 @@
+"""Text files that go into a message: `@path` in what was typed, and text too long to be typed."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from edgeserve.chats.records import Attachment
+from edgeserve.errors import AttachmentError
+
+MAX_BYTES = 4_000_000
+_MAX_LISTED = 2_000
+_MAX_OFFERED = 50
+_WORD = re.compile(r"""(?<!\S)@(?:"([^"\n]+)"|(\S+))""")
+_BEING_TYPED = re.compile(r"""(?<!\S)@("?)([^"\n]*)$""")
+
+
+def read_attachment(path: str, folder: Path) -> Attachment:
+    """A file as it is now, named as it was given. Raises AttachmentError."""
+    place = folder / Path(path).expanduser()
+    try:
+        if place.is_dir():
+            raise AttachmentError(path, "a folder: name a file in it")
+        length = place.stat().st_size
+        if length > MAX_BYTES:
+            raise AttachmentError(path, f"{length:,} bytes, of at most {MAX_BYTES:,}")
+        with place.open("rb") as file:  # a device says that it is empty: read no more than allowed
+            raw = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise AttachmentError(path, error.strerror or str(error)) from None
+    if len(raw) > MAX_BYTES:
+        raise AttachmentError(path, f"more than {MAX_BYTES:,} bytes")
+    if b"\0" in raw:
+        raise AttachmentError(path, "a binary file; only text can be attached")
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise AttachmentError(path, "not UTF-8 text; only text can be attached") from None
+    return Attachment(path, text.replace("\r\n", "\n"))
+
+
+def attachments_in(text: str, folder: Path) -> list[Attachment]:
+    """The files that a text names by `@path`; a name that is no file's is left to mean itself.
+    Raises AttachmentError for one that cannot be attached."""
+    found: dict[str, Attachment] = {}
+    for quoted, plain in _WORD.findall(text):
+        name = quoted or _name(plain, folder)
+        if name and name not in found and (folder / Path(name).expanduser()).exists():
+            found[name] = read_attachment(name, folder)
+    return list(found.values())
+
+
+def _name(plain: str, folder: Path) -> str:
+    """What follows an @, without the comma or full stop after it where the file has none."""
+    bare = plain.rstrip(".,;:!?)]}'")
+    return plain if (folder / Path(plain).expanduser()).exists() else bare
+
+
+def path_being_typed(text: str) -> str | None:
+    """What stands between an @ and the cursor at the end of `text`; None where there is no @."""
+    found = _BEING_TYPED.search(text)
+    if found is None or (not found[1] and " " in found[2]):
+        return None
+    return found[2]
+
+
+def completions(typed: str, folder: Path) -> Sequence[str]:
+    """Paths that go on from what was typed, folders with a slash at their end, by name.
+
+    Hidden files only where a dot was typed. Reads one folder, and no more than its first entries.
+    """
+    head, tail = os.path.split(typed)
+    place = folder / Path(head or ".").expanduser()
+    names: list[str] = []
+    try:
+        with os.scandir(place) as entries:
+            for count, entry in enumerate(entries):
+                if count >= _MAX_LISTED:
+                    break
+                if not entry.name.lower().startswith(tail.lower()):
+                    continue
+                if entry.name.startswith(".") and not tail.startswith("."):
+                    continue
+                names.append(entry.name + ("/" if entry.is_dir() else ""))
+    except OSError:
+        return ()
+    return [os.path.join(head, name) if head else name for name in sorted(names)[:_MAX_OFFERED]]
+
+
+def as_typed(path: str) -> str:
+    """How a path stands in a message."""
+    if " " not in path:
+        return f"@{path}"
+    return f'@"{path}' if path.endswith("/") else f'@"{path}"'

@@ -1,0 +1,67 @@
+"""A chat's settings, from what somebody typed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from edgeserve.errors import InvalidRequestError
+
+
+def _at_least(least: float) -> Callable[[float], bool]:
+    return lambda value: value >= least
+
+
+def _share(value: float) -> bool:
+    return 0 <= value <= 1
+
+
+_NUMBERS: Mapping[str, tuple[type[int] | type[float], Callable[[float], bool], str]] = {
+    "temperature": (float, _at_least(0), "a number from 0 on; 0 takes the likeliest"),
+    "top_p": (float, lambda value: 0 < value <= 1, "a number above 0, at most 1"),
+    "top_k": (int, _at_least(0), "a whole number from 0 on; 0 is off"),
+    "min_p": (float, _share, "a number from 0 to 1; 0 is off"),
+    "repetition_penalty": (float, lambda value: value > 0, "a number above 0; 1 is off"),
+    "max_tokens": (int, _at_least(1), "a whole number of tokens"),
+    "seed": (int, _at_least(0), "a whole number"),
+    "thinking_budget": (int, _at_least(0), "a whole number of tokens; 0 is no thinking"),
+}
+
+NUMBERS = tuple(_NUMBERS)
+"""The names of settings that are numbers."""
+
+
+def as_setting(name: str, text: str) -> object:
+    """The value for a setting, None for an empty text. Raises InvalidRequestError."""
+    if name == "thinking":
+        return {"": None, "auto": None, "on": True, "off": False}.get(text.strip().lower())
+    if name not in _NUMBERS:
+        raise InvalidRequestError("setting", name, f"one of {', '.join(_NUMBERS)}")
+    kind, is_allowed, allowed = _NUMBERS[name]
+    if not text.strip() or text.strip() == "auto":
+        return None
+    try:
+        value = kind(text.strip().replace(",", "."))
+    except ValueError:
+        raise InvalidRequestError(name, text, allowed) from None
+    if not is_allowed(value):
+        raise InvalidRequestError(name, text, allowed)
+    return value
+
+
+def explained(name: str) -> str:
+    """What a number may be."""
+    return _NUMBERS[name][2]
+
+
+def thinking(how: str) -> Mapping[str, object]:
+    """From on, off, auto or a budget. Raises InvalidRequestError."""
+    word = how.strip().lower()
+    if word in ("", "auto"):
+        return {"thinking": None, "thinking_budget": None}
+    if word == "on":
+        return {"thinking": True, "thinking_budget": None}
+    if word == "off":
+        return {"thinking": False, "thinking_budget": None}
+    if word.isdecimal():
+        return {"thinking": True, "thinking_budget": int(word)}
+    raise InvalidRequestError("thinking", how, "on, off, auto or a number of tokens")

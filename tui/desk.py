@@ -1,0 +1,41 @@
+"""What the screens work with, handed in from outside: who answers, what is kept, the terminal."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import field
+from pathlib import Path
+
+from edgeserve.chats.prompt_library import PromptLibrary
+from edgeserve.chats.store import ChatStore
+from edgeserve.frozen import frozen
+from edgeserve.terminal import Terminal
+from edgeserve.tui import signs
+from edgeserve.tui.client import ChatClient
+from edgeserve.tui.signs import Signs
+
+
+@frozen(kw_only=True)
+class Desk:
+    """`model` is loaded at the start; "" takes the one used last, or the first that is here.
+
+    `chat_id` is opened instead of the last used chat. `folder` is what paths are relative to,
+    `data_dir` where copies go. `accept_license` is None where nobody asks for that.
+    """
+
+    client: ChatClient
+    open_chats: Callable[[], ChatStore]
+    prompts: PromptLibrary
+    folder: Path
+    data_dir: Path
+    model: str = ""
+    chat_id: str = ""
+    theme: str = "dark"
+    terminal: Terminal = field(default_factory=Terminal)
+    accept_license: Callable[[str], None] | None = None
+    clock: Callable[[], float] = time.time
+
+    @property
+    def signs(self) -> Signs:
+        return signs.ASCII if self.terminal.is_ascii else signs.UNICODE

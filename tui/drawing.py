@@ -1,0 +1,119 @@
+"""From a conversation to what the screen shows of it: turns, what goes on, the keys that matter."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from edgeserve.chats.records import Turn, TurnState
+from edgeserve.tui.client import ChatClient
+from edgeserve.tui.conversation import Conversation
+from edgeserve.tui.model_switch import ModelSwitch
+from edgeserve.tui.signs import Signs
+from edgeserve.tui.widgets.turn_view import TurnView
+from edgeserve.tui.wording import footer, loading, meter, reading, size
+
+Keys = Sequence[tuple[str, str]]
+
+_NEARLY_FULL = 0.85
+
+
+def turn_views(talk: Conversation, signs: Signs) -> list[TurnView]:
+    """The branch that is shown."""
+    dropped = set(talk.dropped)
+    return [_view(talk, turn, signs, turn.id in dropped) for turn in talk.turns]
+
+
+def turn_view(talk: Conversation, turn_id: str, signs: Signs) -> TurnView | None:
+    """One of them."""
+    return next((view for view in turn_views(talk, signs) if view.id == turn_id), None)
+
+
+def _view(talk: Conversation, turn: Turn, signs: Signs, is_greyed: bool) -> TurnView:
+    made = turn.generation
+    names = {"user": "you", "system": "summary"}
+    name = names.get(turn.role) or (made.model if made and made.model else "assistant")
+    foot = "" if made is None else footer(made, signs)
+    thought = ""
+    if made is not None and made.reasoning_tokens:
+        thought = f"{made.reasoning_tokens:,} tokens"
+    return TurnView(
+        id=turn.id,
+        role=turn.role,
+        name=name,
+        text=turn.text,
+        reasoning=turn.reasoning,
+        reasoning_note=thought,
+        state=turn.state,
+        branch=talk.tree.place(turn.id),
+        footer=foot,
+        is_greyed=is_greyed,
+        attachments=tuple(
+            signs.joined(each.path, size(len(each.text.encode("utf-8", "replace"))))
+            for each in turn.attachments
+        ),
+        error=turn.error,
+        tokens=talk.answering.tokens(turn.id),
+    )
+
+
+def header_texts(
+    talk: Conversation, client: ChatClient, switch: ModelSwitch, signs: Signs
+) -> tuple[str, str, bool]:
+    """The chat's title, the model with its meter, and whether little room is left."""
+    title = talk.chat.title or ("New chat" if not talk.turns else "Untitled")
+    model = client.model
+    if switch.loading and model is None:
+        return title, loading(switch.loading, switch.progress, signs), False
+    if model is None:
+        return title, "no model", False
+    used = talk.used_tokens
+    full = bool(model.context_tokens and used and used / model.context_tokens > _NEARLY_FULL)
+    return title, signs.joined(model.name, meter(model, used, signs)), full
+
+
+def doing(
+    talk: Conversation, switch: ModelSwitch, signs: Signs, rate: float | None
+) -> tuple[str, bool]:
+    """What goes on, and whether something does."""
+    stage = talk.answering.stage(talk.chat.id)
+    if stage is None or stage == "model":
+        if switch.loading:
+            waits = "then your question is answered" if stage == "model" else ""
+            text = loading(switch.loading, switch.progress, signs)
+            return signs.joined(text, waits), True
+        if stage == "model":
+            return "your question waits for a model", True
+        return "", False
+    if stage == "room":
+        return "the context is full", True
+    verb = "summarising" if stage == "summary" else "answering"
+    run = talk.answering.run(talk.chat.id)
+    if run is None or (run.reading is None and not run.tokens):
+        return f"{verb}{signs.ellipsis}", True
+    if not run.has_text and run.reading is not None and run.reading.done < run.reading.total:
+        return reading(run.reading, signs), True
+    if run.reasoning and not run.text:
+        verb = "thinking"
+    count = f"{len(run.tokens):,} tokens" if run.tokens else ""
+    speed = "" if rate is None else f"{rate:.0f} a second"
+    return signs.joined(verb, count, speed), True
+
+
+def keys_now(*, is_busy: bool, in_list: bool, in_transcript: bool, is_wide: bool) -> Keys:
+    """Three or so, for what has the focus."""
+    if is_busy:
+        return [("esc", "stop"), ("f1", "help")]
+    if in_transcript:
+        return [("c", "copy"), ("e", "edit"), ("[ ]", "branch"), ("esc", "write")]
+    if in_list:
+        return [("enter", "open"), ("esc", "back"), ("f1", "help")]
+    keys = [("enter", "send"), ("/", "commands"), ("f2", "chats"), ("f1", "help")]
+    return [*keys, ("ctrl+p", "palette")] if is_wide else keys
+
+
+def failure_note(turn: Turn) -> str:
+    """What to do about an answer that failed."""
+    if turn.state is not TurnState.FAILED:
+        return ""
+    advice = "/continue goes on from here" if turn.text else "ctrl+r asks again"
+    return f"{turn.error}\nNothing is lost: {advice}."

@@ -1,0 +1,66 @@
+"""What a conversation tells, as the chat screen shows it; text that streams is not among it."""
+
+from __future__ import annotations
+
+from edgeserve.tui.chat_commands import ChatCommands
+from edgeserve.tui.drawing import failure_note
+from edgeserve.tui.happenings import (
+    AnswerOver,
+    BranchShown,
+    ChatsChanged,
+    Happening,
+    KeptAgain,
+    ModelChanged,
+    NotKept,
+    PromptRead,
+    RoomAsked,
+)
+from edgeserve.tui.window import ChatWindow
+
+
+class Hearing:
+    def __init__(self, screen: ChatWindow, commands: ChatCommands) -> None:
+        self._screen = screen
+        self._commands = commands
+        self._told_model_error: object = None
+
+    def hear(self, happening: Happening) -> None:
+        screen = self._screen
+        match happening:
+            case BranchShown():
+                screen.show_branch()
+            case PromptRead():
+                screen.draw_status()
+            case AnswerOver(turn):
+                if turn is None:
+                    screen.note("not answered: ctrl+r asks again")
+                elif note := failure_note(turn):
+                    screen.say(note, "trouble")
+                screen.show_branch()
+            case RoomAsked(room):
+                screen.do(self._commands.ask_for_room(room))
+            case NotKept(error):
+                screen.say(
+                    f"Not kept on disk: {error}\nIt stays on the screen, and is tried again.",
+                    "trouble",
+                )
+            case KeptAgain():
+                screen.say("Everything is kept on disk again.")
+            case ModelChanged():
+                self._model_changed()
+            case ChatsChanged():
+                screen.do(self._commands.fill_list(), group="list")
+            case _:
+                pass
+
+    def _model_changed(self) -> None:
+        screen = self._screen
+        error = screen.switch.error
+        if error is not None and error is not self._told_model_error:
+            screen.do(self._commands.model_failed(error))
+        self._told_model_error = error
+        if not screen.switch.loading:
+            screen.do(self._commands.remember_model())
+        if not screen.talk.turns:
+            screen.show_branch()
+        screen.draw_status()

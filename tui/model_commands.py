@@ -1,0 +1,184 @@
+"""What commands do about who answers, and how: models, settings, the cockpit."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+
+from textual.content import Content
+
+from edgeserve.errors import EdgeServeError, LicenseNotAcceptedError
+from edgeserve.tui.chat_settings import as_setting, thinking
+from edgeserve.tui.client import OfferedModel
+from edgeserve.tui.screens.dialogs import ChoiceDialog, LineDialog, Offer
+from edgeserve.tui.terminal_text import shown_line
+from edgeserve.tui.window import ChatWindow
+from edgeserve.tui.wording import tokens_short
+
+
+class ModelCommands:
+    """`known` are the names that `/model` takes, each with a note, once they were asked for."""
+
+    def __init__(self, screen: ChatWindow) -> None:
+        self._screen = screen
+        self.known: list[tuple[str, str]] = []
+        self._remembered = ""
+
+    def table(self) -> dict[str, Callable[[str], Awaitable[None]]]:
+        return {
+            "models": self._models,
+            "model": self._model,
+            "settings": self._settings,
+            "system": self._system,
+            "think": self._think,
+            "set": self._set,
+            "cockpit": self._cockpit,
+        }
+
+    # --- models ---------------------------------------------------------------------------------
+
+    async def offered(self) -> Sequence[OfferedModel]:
+        found = await self._screen.desk.client.models()
+        self.known = [(each.name, "here" if each.here else "to fetch") for each in found]
+        return found
+
+    async def choose_first(self) -> None:
+        """At the start, where none was asked for: one that is here, or a short list to fetch."""
+        found = await self.offered()
+        last = await self._screen.keeper.run(lambda store: store.last_model())
+        if last in {each.name for each in found if each.here}:
+            self._screen.switch.use(last)
+            return
+        usable = [each for each in found if each.here and each.fits is not False and not each.note]
+        here = usable or [each for each in found if each.here and each.fits is not False]
+        if here:
+            self._screen.switch.use(here[0].name)
+            return
+        from edgeserve.tui.screens.models import FirstRunScreen
+
+        name = await self._screen.ask_user(FirstRunScreen(found, self._screen.signs))
+        if name:
+            self._screen.switch.use(name)
+
+    async def _models(self, _: str) -> None:
+        from edgeserve.tui.screens.models import ModelsScreen
+
+        screen = self._screen
+        models = ModelsScreen(self.offered, screen.desk.client, screen.switch, screen.signs)
+        name = await screen.ask_user(models)
+        if name:
+            await self._model(name)
+
+    async def _model(self, name: str) -> None:
+        if not name:
+            await self._models("")
+            return
+        if self._screen.talk.is_answering:
+            await self._screen.talk.stop()
+        self._screen.switch.use(name)
+
+    async def failed(self, error: EdgeServeError) -> None:
+        """A model did not come: its terms can be accepted here, all else is said."""
+        screen = self._screen
+        accept = screen.desk.accept_license
+        if isinstance(error, LicenseNotAcceptedError) and accept is not None:
+            text = f"{error.model} comes under the {error.license_name}:\n{error.url}"
+            offers = [Offer("yes", "Accept these terms and fetch it"), Offer("no", "Do not")]
+            dialog = ChoiceDialog("Terms of the model", text, offers)
+            if await screen.ask_user(dialog) == "yes":
+                accept(error.model)
+                screen.switch.use(error.model)
+            return
+        before = screen.desk.client.model
+        rest = f"{before.name} answers as before." if before else "f4 shows what else there is."
+        screen.say(
+            f"The model did not load: {error}\n{rest} Your chats are as they were.", "trouble"
+        )
+
+    def welcome(self) -> Content:
+        """What an empty chat says."""
+        screen = self._screen
+        model = screen.desk.client.model
+        lines: list[Content] = []
+        if model is not None:
+            context = model.context_tokens
+            about = f"  {tokens_short(context)} tokens of context" if context else ""
+            lines.append(
+                Content.assemble((shown_line(model.name), "bold $accent"), (about, "$text-muted"))
+            )
+            note = model.note or f"on {screen.desk.client.place}"
+            lines.append(Content.styled(shown_line(note), "$text-muted"))
+        else:
+            lines.append(Content.styled("edgeserve", "bold $accent"))
+            waiting = screen.switch.loading
+            text = (
+                f"{shown_line(waiting)} is on its way; ask already"
+                if waiting
+                else "no model yet: f4"
+            )
+            lines.append(Content.styled(text, "$text-muted"))
+        return Content("\n").join(lines)
+
+    async def remember(self) -> None:
+        """The model that answers now is the one to begin with the next time."""
+        model = self._screen.desk.client.model
+        if model is not None and model.name != self._remembered:
+            self._remembered = model.name
+            await self._screen.keeper.run(lambda store: store.remember_model(model.name))
+
+    # --- settings -------------------------------------------------------------------------------
+
+    async def _settings(self, _: str) -> None:
+        from edgeserve.tui.screens.settings import SettingsScreen
+
+        talk, model = self._screen.talk, self._screen.desk.client.model
+        thinks = model is None or model.thinks
+        chosen = await self._screen.ask_user(SettingsScreen(talk.chat, thinks))
+        if chosen is not None:
+            await talk.change(system_prompt=chosen.system_prompt, settings=chosen.settings)
+            self._screen.note("kept: for this chat, from the next answer on")
+
+    async def _system(self, text: str) -> None:
+        talk = self._screen.talk
+        if not text:
+            dialog = LineDialog(
+                "System prompt", "For this chat; empty for none", talk.chat.system_prompt
+            )
+            entered = await self._screen.ask_user(dialog)
+            if entered is None:
+                return
+            text = entered
+        await talk.change(system_prompt=text)
+        self._screen.note("system prompt kept" if text else "no system prompt")
+
+    async def _think(self, how: str) -> None:
+        model = self._screen.desk.client.model
+        await self._screen.talk.change(settings=thinking(how))
+        said = f"thinking: {how or 'auto'}"
+        if model is not None and not model.thinks:
+            said += f" ({model.name} cannot think first)"
+        self._screen.note(said)
+
+    async def _set(self, argument: str) -> None:
+        name, _, value = argument.partition(" ")
+        await self._screen.talk.change(settings={name: as_setting(name, value)})
+        self._screen.note(f"{name} = {value or 'as the model likes'}")
+
+    # --- cockpit --------------------------------------------------------------------------------
+
+    async def _cockpit(self, _: str) -> None:
+        self._screen.toggle_cockpit()
+        await self.draw_cockpit()
+
+    async def draw_cockpit(self) -> None:
+        screen = self._screen
+        cockpit = screen.cockpit
+        if not cockpit.display:
+            return
+        answers = [turn for turn in screen.talk.turns if turn.role == "assistant"]
+        last = answers[-1] if answers else None
+        end = None if last is None else screen.talk.answering.drafts(last.id)
+        cockpit.show_answer(None if last is None else last.generation, end)
+        client = screen.desk.client
+        cockpit.show_engine(client.model, client.place, await client.figures())
+        if not cockpit.has_token:
+            cockpit.show_token(None)

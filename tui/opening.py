@@ -1,0 +1,48 @@
+"""The first second: the chats are opened, the last one is shown, a model begins to load."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from edgeserve.chats.store import ChatStore
+from edgeserve.errors import ChatNotFoundError, ChatsError
+from edgeserve.tui.chat_commands import ChatCommands
+from edgeserve.tui.window import ChatWindow
+
+
+async def open_chats(screen: ChatWindow, commands: ChatCommands) -> None:
+    """Where the file cannot be used, the chats of this session go into another."""
+    if screen.desk.model:  # loads while everything else is done
+        screen.switch.use(screen.desk.model)
+    try:
+        await screen.keeper.open()
+    except ChatsError as error:
+        folder = Path(tempfile.mkdtemp(prefix="edgeserve-chats-"))
+        screen.keeper.take(lambda: ChatStore(folder / "chats.db"))
+        screen.say(f"{error}\nUntil then new chats are kept in {folder}.", "trouble")
+    salvage = await screen.keeper.run(lambda store: store.salvage)
+    if salvage is not None:
+        screen.say(
+            f"The file of chats was damaged: {salvage.num_chats} chats with {salvage.num_turns} "
+            f"messages were read from it, {salvage.num_lost_rows} entries were lost. It lies "
+            f"untouched at {salvage.kept_as}.",
+            "trouble",
+        )
+    interrupted = await screen.keeper.run(lambda store: store.recover())
+    await _show_last(screen, commands)
+    await commands.fill_list()
+    if interrupted and any(turn.chat_id == screen.talk.chat.id for turn in interrupted):
+        screen.note("an answer was interrupted: /continue goes on with it")
+
+
+async def _show_last(screen: ChatWindow, commands: ChatCommands) -> None:
+    wanted = screen.desk.chat_id
+    if not wanted:
+        latest = await screen.keeper.run(lambda store: store.latest())
+        wanted = "" if latest is None else latest.id
+    if wanted:
+        try:
+            await commands.open(wanted)
+        except ChatNotFoundError:
+            return

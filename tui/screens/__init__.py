@@ -1,0 +1,1 @@
+"""Screens of the terminal chat: they decide, widgets draw."""

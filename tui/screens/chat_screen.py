@@ -1,0 +1,481 @@
+"""The chat: what is typed becomes a question or a command, and what happens is drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Sequence
+from contextlib import AbstractContextManager, suppress
+from typing import Any, ClassVar, TypeVar, cast
+
+from textual import events, on
+from textual.app import App, ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical
+from textual.screen import ModalScreen, Screen
+from textual.timer import Timer
+from textual.widgets import Static, TextArea
+
+from edgeserve.chats.records import Attachment
+from edgeserve.errors import EdgeServeError
+from edgeserve.tui.attachments import attachments_in
+from edgeserve.tui.chat_commands import ChatCommands
+from edgeserve.tui.commands import COMMANDS, parse
+from edgeserve.tui.completing import suggestions_for
+from edgeserve.tui.conversation import Conversation
+from edgeserve.tui.desk import Desk
+from edgeserve.tui.drawing import doing, header_texts, keys_now, turn_views
+from edgeserve.tui.happenings import Happening, TextCame
+from edgeserve.tui.hearing import Hearing
+from edgeserve.tui.keeper import ChatKeeper
+from edgeserve.tui.model_switch import ModelSwitch
+from edgeserve.tui.opening import open_chats
+from edgeserve.tui.widgets.chat_list import ChatList
+from edgeserve.tui.widgets.cockpit import Cockpit
+from edgeserve.tui.widgets.composer import Composer
+from edgeserve.tui.widgets.header import ChatHeader
+from edgeserve.tui.widgets.notice import Kind, Notice
+from edgeserve.tui.widgets.status_line import StatusLine
+from edgeserve.tui.widgets.suggestions import Suggestion, Suggestions
+from edgeserve.tui.widgets.transcript import Transcript
+from edgeserve.tui.widgets.transcript_messages import (
+    BranchAsked,
+    CodeCopyAsked,
+    LinkAsked,
+    TokenPointed,
+)
+from edgeserve.tui.wording import cost, size
+
+T = TypeVar("T")
+
+_TICK_S = 0.25
+_OTHERS_S = 1.0
+_DRAFT_S = 0.8
+_AGAIN_S = 2.0
+_PLACEHOLDER = "Ask something. / for commands, @ for a file"
+
+
+class ChatScreen(Screen[None]):
+    """Holds the conversation under way; commands are chat_commands.py's."""
+
+    HORIZONTAL_BREAKPOINTS = [  # noqa: RUF012  not a ClassVar in Screen
+        (0, "-narrow"),
+        (110, "-wide"),
+    ]
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *(
+            Binding(key, f"command('{command.name}')", command.title, show=False, priority=True)
+            for command in COMMANDS
+            for key in command.keys
+            if " " not in key and key not in ("escape", "ctrl+q")
+        ),
+        Binding("escape", "escape", show=False),
+        Binding("ctrl+c", "interrupt", show=False, priority=True),
+        Binding("pageup", "page(-1)", show=False, priority=True),
+        Binding("pagedown", "page(1)", show=False, priority=True),
+    ]
+
+    def __init__(self, desk: Desk) -> None:
+        super().__init__()
+        self.desk = desk
+        self.signs = desk.signs
+        self.keeper = ChatKeeper(desk.open_chats)
+        self.switch = ModelSwitch(desk.client, self._hear)
+        self.talk = Conversation(desk.client, self.keeper, self.switch, self._hear)
+        self.commands = ChatCommands(self)
+        self.attached: list[Attachment] = []
+        self.editing: str | None = None
+        self.is_open = False
+        self._hearing = Hearing(self, self.commands)
+        self._note = ""
+        self._interrupted_at = 0.0
+        self._draft_timer: Timer | None = None
+        self._rate: float | None = None
+        self._counted = (0, 0.0)
+
+    def compose(self) -> ComposeResult:
+        yield ChatHeader(id="header")
+        with Horizontal(id="middle"):
+            yield ChatList(self.signs, self.desk.clock, id="chats")
+            with Vertical(id="talk"):
+                yield Static(id="welcome", markup=False)
+                yield Transcript(is_ascii=self.desk.terminal.is_ascii, id="transcript")
+                yield Notice(id="notice")
+                yield Suggestions(id="suggestions")
+                yield Static(id="attached", markup=False)
+                with Horizontal(id="writing"):
+                    yield Static(self.signs.prompt, id="prompt", markup=False)
+                    yield Composer(_PLACEHOLDER, id="composer")
+            yield Cockpit(self.signs, id="cockpit")
+        yield StatusLine(id="status")
+
+    def on_mount(self) -> None:
+        self.composer.focus()
+        self.show_branch()
+        self.set_interval(_TICK_S, self._tick)
+        self.set_interval(_OTHERS_S, self._look_for_others)
+        self.do(self._opened_chats())
+
+    async def _opened_chats(self) -> None:
+        await open_chats(self, self.commands)
+        self.is_open = True
+        if not self.desk.model and self.desk.client.model is None:
+            await self.commands.choose_first_model()
+
+    # --- parts ----------------------------------------------------------------------------------
+
+    @property
+    def composer(self) -> Composer:
+        return self.query_one(Composer)
+
+    @property
+    def transcript(self) -> Transcript:
+        return self.query_one(Transcript)
+
+    @property
+    def notice(self) -> Notice:
+        return self.query_one(Notice)
+
+    @property
+    def chats(self) -> ChatList:
+        return self.query_one(ChatList)
+
+    @property
+    def cockpit(self) -> Cockpit:
+        return self.query_one(Cockpit)
+
+    # --- drawing --------------------------------------------------------------------------------
+
+    def say(self, text: str, kind: Kind = "note") -> None:
+        """Shows a few lines above the composer."""
+        if self.is_mounted:
+            self.notice.show(text, kind)
+
+    def note(self, text: str) -> None:
+        """A remark in the status line, until something is typed."""
+        self._note = text
+        self.draw_status()
+
+    def show_branch(self) -> None:
+        views = turn_views(self.talk, self.signs)
+        welcome = self.query_one("#welcome", Static)
+        welcome.display = not views
+        self.transcript.display = bool(views)
+        if not views:
+            welcome.update(self.commands.welcome())
+        self.transcript.show(views)
+        self.draw_status()
+
+    def draw_status(self) -> None:
+        talk, client = self.talk, self.desk.client
+        title, model, is_full = header_texts(talk, client, self.switch, self.signs)
+        self.query_one(ChatHeader).show(title, model, is_nearly_full=is_full)
+        text, is_busy = doing(talk, self.switch, self.signs, self._rate)
+        status = self.query_one(StatusLine)
+        status.show_doing(self._note or text, is_busy=is_busy and not self._note)
+        focused = self.focused
+        status.show_keys(
+            keys_now(
+                is_busy=talk.is_answering,
+                in_list=focused is not None and self.chats in focused.ancestors_with_self,
+                in_transcript=isinstance(focused, Transcript),
+                is_wide=self.has_class("-wide"),
+            )
+        )
+
+    def show_attached(self) -> None:
+        line = self.query_one("#attached", Static)
+        sizes = ((each, len(each.text.encode("utf-8", "replace"))) for each in self.attached)
+        line.update(self.commands.chips([(each.path, size(count)) for each, count in sizes]))
+        line.display = bool(self.attached)
+
+    # --- what happens ---------------------------------------------------------------------------
+
+    def _hear(self, happening: Happening) -> None:
+        if not self.is_mounted:
+            return
+        if isinstance(happening, TextCame):
+            self.transcript.append(
+                happening.turn_id,
+                happening.text,
+                is_reasoning=happening.is_reasoning,
+                tokens=happening.tokens,
+            )
+        else:
+            self._hearing.hear(happening)
+
+    def _tick(self) -> None:
+        run = self.talk.answering.run(self.talk.chat.id)
+        count, now = (0 if run is None else len(run.tokens)), self.desk.clock()
+        counted, then = self._counted
+        if run is None or count < counted or not counted:
+            self._rate, self._counted = None, (count, now)
+        elif now - then >= 1:
+            self._rate, self._counted = (count - counted) / (now - then), (count, now)
+        if run is not None or self.switch.loading:
+            self.draw_status()
+        if self.query_one(Cockpit).display:
+            self.do(self.commands.draw_cockpit(), group="cockpit")
+
+    def _look_for_others(self) -> None:
+        self.do(self.commands.look_for_others(), group="others")
+
+    def do(self, work: Coroutine[Any, Any, None], *, group: str = "") -> None:
+        """Runs it; what goes wrong is said. Of a group only the last one goes on."""
+        self.run_worker(
+            self._guarded(work),
+            group=group or "commands",
+            exclusive=bool(group),
+            exit_on_error=True,
+        )
+
+    async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
+        except EdgeServeError as error:
+            self.say(str(error), "trouble")
+
+    # --- writing --------------------------------------------------------------------------------
+
+    @on(Composer.Sent)
+    def _sent(self, event: Composer.Sent) -> None:
+        text = event.text
+        found = parse(text)
+        if found is not None:
+            command, argument = found
+            self.composer.put("")
+            self.do(self.commands.do(command.name, argument))
+        elif _is_unknown_command(text):
+            self.say(
+                f"There is no command {text.split()[0]}: / lists them, // begins a text with /"
+            )
+        elif self.talk.is_answering:
+            self.note("still answering: esc stops it, what you wrote stays")
+        elif text.strip() or self.attached:
+            self.composer.put("")
+            self.do(self._ask(text))
+
+    async def _ask(self, text: str) -> None:
+        """What could not be kept stands in the composer again."""
+        said = text.removeprefix("/") if text.startswith("//") else text
+        editing, attached = self.editing, list(self.attached)
+        self.editing, self.attached = None, []
+        try:
+            attached += attachments_in(said, self.desk.folder)
+            self.transcript.action_scroll_end()
+            if editing is None:
+                await self.talk.ask(said.strip(), attached)
+            else:
+                await self.talk.edit(editing, said.strip(), attached or None)
+        except EdgeServeError:
+            self.composer.put(text)
+            self.editing, self.attached = editing, attached
+            raise
+        finally:
+            self.show_attached()
+        self.composer.sent_before.add(text)
+        self.notice.dismiss()
+        self.save_draft("")
+
+    @on(TextArea.Changed, "#composer")
+    def _typed(self) -> None:
+        self._note = ""
+        if self.notice.kind == "note":
+            self.notice.dismiss()
+        row, _ = self.composer.cursor_location
+        found = suggestions_for(
+            self.composer.before_cursor, row == 0, self.desk.folder, self.commands.arguments
+        )
+        self.offer(found)
+        if self._draft_timer is not None:
+            self._draft_timer.stop()
+        self._draft_timer = self.set_timer(_DRAFT_S, self._rested)
+
+    def offer(self, found: Sequence[Suggestion]) -> None:
+        self.query_one(Suggestions).offer(found)
+        self.composer.is_suggesting = bool(found)
+
+    @on(Composer.Moved)
+    def _moved(self, event: Composer.Moved) -> None:
+        self.query_one(Suggestions).move(event.step)
+
+    @on(Composer.Completed)
+    def _completed(self, event: Composer.Completed) -> None:
+        marked = self.query_one(Suggestions).marked
+        if marked is None:
+            return
+        typed = self.composer.before_cursor[-marked.replaces :]
+        if event.sends and marked.text.rstrip() == typed.rstrip():
+            self.offer(())
+            self._sent(Composer.Sent(self.composer.text))
+            return
+        self.composer.replace_before_cursor(marked.replaces, marked.text)
+
+    @on(Composer.LongPaste)
+    def _pasted(self, event: Composer.LongPaste) -> None:
+        number = 1 + sum(each.path.startswith("pasted") for each in self.attached)
+        name = "pasted" if number == 1 else f"pasted {number}"
+        self.attached.append(Attachment(name, event.text.replace("\r\n", "\n").replace("\r", "\n")))
+        self.show_attached()
+
+    @on(Composer.DetachAsked)
+    def _detach(self) -> None:
+        if self.attached:
+            self.attached.pop()
+            self.show_attached()
+
+    @on(Composer.EditorAsked)
+    def _editor(self) -> None:
+        self.do(self.commands.do("editor"))
+
+    def _rested(self) -> None:
+        """Nothing was typed for a moment: the draft is kept, and what it would cost is said."""
+        text = self.composer.text
+        self.save_draft(text)
+        if text.strip() and not self.talk.is_answering and not text.startswith("/"):
+            self.do(self._tell_cost(text), group="cost")
+
+    async def _tell_cost(self, text: str) -> None:
+        found = await self.talk.cost(text)
+        if found is not None and self.composer.text == text:
+            self.note(cost(found, self.signs, what="next turn"))
+
+    # --- what commands need of the screen --------------------------------------------------------
+
+    @property
+    def is_wide(self) -> bool:
+        return self.has_class("-wide")
+
+    @property
+    def shows_list(self) -> bool:
+        return bool(self.chats.display)
+
+    def show_list(self, is_shown: bool) -> None:
+        self.set_class(is_shown and not self.is_wide, "-show-list")
+        self.set_class(not is_shown and self.is_wide, "-hide-list")
+
+    def toggle_cockpit(self) -> None:
+        self.toggle_class("-show-cockpit")
+
+    def after_drawing(self, call: Any, *arguments: object) -> None:
+        self.call_after_refresh(call, *arguments)
+
+    async def ask_user(self, dialog: ModalScreen[T]) -> T | None:
+        return await self._program.push_screen_wait(dialog)
+
+    def given_up(self) -> AbstractContextManager[None]:
+        return self._program.suspend()
+
+    @property
+    def theme_name(self) -> str:
+        return self._program.theme
+
+    def use_theme(self, name: str) -> None:
+        self._program.theme = name
+
+    @property
+    def _program(self) -> App[None]:
+        return cast("App[None]", self.app)  # pyright: ignore[reportUnknownMemberType]
+
+    def write_raw(self, text: str) -> None:
+        """To the terminal, as it is."""
+        driver = self._program._driver  # pyright: ignore[reportPrivateUsage]  no public way
+        if driver is not None:
+            driver.write(text)
+            driver.flush()
+
+    async def leave(self) -> None:
+        """Everything is stopped and kept, then the program ends."""
+        text = self.composer.text
+        if self.talk.chat.id and self.talk.chat.draft != text:
+            with suppress(EdgeServeError):
+                await self.talk.keep_draft(text)
+        await self.talk.close()
+        await self.switch.cancel()
+        with suppress(EdgeServeError):
+            await self.keeper.close()
+        self._program.exit()
+
+    def save_draft(self, text: str) -> None:
+        chat = self.talk.chat
+        if chat.id and chat.draft != text:
+            self.do(self.talk.keep_draft(text), group="draft")
+
+    # --- keys -----------------------------------------------------------------------------------
+
+    def action_command(self, name: str) -> None:
+        self.do(self.commands.do(name))
+
+    def action_escape(self) -> None:
+        """Stops what goes on; else goes back a step."""
+        if self.talk.is_answering:
+            self.do(self.talk.stop())
+        elif self.composer.is_suggesting:
+            self.offer(())
+        elif not self.notice.dismiss() and not self.commands.leave_edit():
+            self.remove_class("-show-list")
+            self._note = ""
+            self.composer.focus()
+            self.draw_status()
+
+    def action_interrupt(self) -> None:
+        """Copies what is selected; else stops, and quits when it comes again."""
+        selected = self.get_selected_text() or self.composer.selected_text
+        if selected:
+            self.do(self.commands.copy_text(selected))
+            self.clear_selection()
+            return
+        now, before = self.desk.clock(), self._interrupted_at
+        self._interrupted_at = now
+        if now - before < _AGAIN_S:
+            self.do(self.commands.do("quit"))
+            return
+        if self.talk.is_answering:
+            self.do(self.talk.stop())
+        self.note("ctrl+c again to leave")
+
+    def action_page(self, step: int) -> None:
+        if step < 0:
+            self.transcript.action_page_up()
+        else:
+            self.transcript.action_page_down()
+
+    def on_descendant_focus(self, _: events.DescendantFocus) -> None:
+        self.draw_status()
+
+    # --- transcript and list --------------------------------------------------------------------
+
+    @on(BranchAsked)
+    def _branch(self, event: BranchAsked) -> None:
+        self.do(self.commands.step_branch(event.turn_id, event.step))
+
+    @on(CodeCopyAsked)
+    def _copy_code(self, event: CodeCopyAsked) -> None:
+        self.do(self.commands.copy_text(event.text))
+
+    @on(LinkAsked)
+    def _link(self, event: LinkAsked) -> None:
+        self.note(f"link: {event.url}")
+
+    @on(TokenPointed)
+    def _token(self, event: TokenPointed) -> None:
+        self.query_one(Cockpit).show_token(event.token)
+
+    @on(ChatList.Opened)
+    def _opened(self, event: ChatList.Opened) -> None:
+        self.remove_class("-show-list")
+        self.do(self.commands.open(event.chat_id, event.turn_id))
+
+    @on(ChatList.Searched)
+    def _searched(self) -> None:
+        self.do(self.commands.fill_list(), group="list")
+
+    @on(ChatList.Asked)
+    def _asked(self, event: ChatList.Asked) -> None:
+        self.do(self.commands.do_with_chat(event.command, event.chat_id))
+
+
+def _is_unknown_command(text: str) -> bool:
+    """A path that is asked about is none: it has another slash, or more lines follow."""
+    word = text.split(maxsplit=1)[0] if text.strip() else ""
+    is_one_line = "\n" not in text.strip()
+    return is_one_line and len(word) > 1 and word.startswith("/") and "/" not in word[1:]

@@ -1,0 +1,187 @@
+"""The chats, and what a search found among them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import ClassVar
+
+from rich.cells import cell_len, set_cell_size
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.content import Content
+from textual.message import Message
+from textual.widgets import Input, OptionList, Static
+from textual.widgets.option_list import Option
+
+from edgeserve.chats.records import Chat, Hit
+from edgeserve.tui.signs import Signs
+from edgeserve.tui.terminal_text import shown_line
+from edgeserve.tui.wording import ago
+
+_UNTITLED = "untitled"
+
+
+class ChatList(Vertical):
+    """Arrows move through it while one types in the search, Enter opens."""
+
+    class Opened(Message):
+        """A chat is wanted, at a turn where a search found it there."""
+
+        def __init__(self, chat_id: str, turn_id: str | None) -> None:
+            super().__init__()
+            self.chat_id = chat_id
+            self.turn_id = turn_id
+
+    class Searched(Message):
+        def __init__(self, words: str) -> None:
+            super().__init__()
+            self.words = words
+
+    class Asked(Message):
+        """Something is to be done with a chat: a command's name."""
+
+        def __init__(self, command: str, chat_id: str) -> None:
+            super().__init__()
+            self.command = command
+            self.chat_id = chat_id
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("down", "move(1)", show=False),
+        Binding("up", "move(-1)", show=False),
+    ]
+
+    def __init__(self, signs: Signs, clock: Callable[[], float], *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._signs = signs
+        self._clock = clock
+        self._found: Sequence[tuple[Chat, str | None]] = ()
+
+    def compose(self) -> ComposeResult:
+        yield Input(placeholder="Search all chats", id="search", compact=True)
+        yield _Chats(id="found", compact=True, markup=False)
+        yield Static(id="chat-keys", markup=False)
+
+    def on_mount(self) -> None:
+        keys = [("enter", "open"), ("p", "pin"), ("r", "rename"), ("t", "tag"), ("d", "delete")]
+        parts = [part for key, does in keys for part in ((key, "bold"), (f" {does} ", ""))]
+        self.query_one("#chat-keys", Static).update(Content.assemble(*parts))
+
+    @property
+    def words(self) -> str:
+        return self.query_one("#search", Input).value.strip()
+
+    @property
+    def marked(self) -> str | None:
+        """The id of the chat under the cursor."""
+        at = self.query_one(OptionList).highlighted
+        return None if at is None or at >= len(self._found) else self._found[at][0].id
+
+    def search(self, words: str) -> None:
+        field = self.query_one("#search", Input)
+        field.value = words
+        field.focus()
+
+    def show_chats(self, chats: Sequence[Chat], current: str) -> None:
+        self._fill([(chat, None) for chat in chats], [self._line(c, current) for c in chats])
+
+    def show_hits(self, hits: Sequence[Hit], current: str) -> None:
+        lines = [self._hit(hit, current) for hit in hits]
+        self._fill([(hit.chat, hit.turn_id) for hit in hits], lines)
+
+    # --- drawing --------------------------------------------------------------------------------
+
+    def _fill(self, found: Sequence[tuple[Chat, str | None]], lines: Sequence[Content]) -> None:
+        options = self.query_one(OptionList)
+        marked = self.marked
+        self._found = found
+        options.clear_options()
+        options.add_options([Option(line) for line in lines])
+        ids = [chat.id for chat, _ in found]
+        options.highlighted = ids.index(marked) if marked in ids else (0 if ids else None)
+        if not found:
+            nothing = "Nothing found" if self.words else "No chats yet"
+            options.add_option(Option(Content.styled(nothing, "$text-muted"), disabled=True))
+
+    def _line(self, chat: Chat, current: str) -> Content:
+        """The title, and when it was last written to, at the right."""
+        when = ago(chat.updated_at, self._clock())
+        tags = "".join(f" #{shown_line(tag)}" for tag in chat.tags)
+        pin = f"{self._signs.pin} " if chat.pinned else ""
+        width = max(8, self.query_one(OptionList).size.width - 2)
+        room = max(4, width - cell_len(when) - 1 - cell_len(pin))
+        title = shown_line(chat.title or _UNTITLED)
+        text = _cut(title + tags, room, self._signs.ellipsis)
+        shown_tags = text[len(title) :] if len(text) > len(title) else ""
+        text = text[: len(text) - len(shown_tags)]
+        blank = " " * max(1, width - cell_len(pin + text + shown_tags) - cell_len(when))
+        style = "bold $accent" if chat.id == current else "$foreground"
+        return Content.assemble(
+            (pin, "$accent"), (text, style), (shown_tags, "$primary"), (blank + when, "$text-muted")
+        )
+
+    def _hit(self, hit: Hit, current: str) -> Content:
+        title = shown_line(hit.chat.title or _UNTITLED)
+        style = "bold $accent" if hit.chat.id == current else "$foreground"
+        snippet = Content.styled(hit.snippet.replace("\n", " "), "$text-muted")
+        if shown_line(hit.snippet) != hit.snippet:
+            snippet = Content.styled(shown_line(hit.snippet), "$text-muted")
+        else:
+            for start, end in hit.marks:
+                snippet = snippet.stylize("bold $accent", start, end)
+        if hit.turn_id is None:
+            return Content.styled(title, style)
+        return Content("\n").join([Content.styled(title, style), snippet])
+
+    # --- events ---------------------------------------------------------------------------------
+
+    @on(Input.Changed, "#search")
+    def _typed(self) -> None:
+        self.post_message(self.Searched(self.words))
+
+    @on(Input.Submitted, "#search")
+    def _submitted(self) -> None:
+        self._open(self.query_one(OptionList).highlighted)
+
+    @on(OptionList.OptionSelected)
+    def _selected(self, event: OptionList.OptionSelected) -> None:
+        event.stop()
+        self._open(event.option_index)
+
+    def _open(self, at: int | None) -> None:
+        if at is not None and at < len(self._found):
+            chat, turn_id = self._found[at]
+            self.post_message(self.Opened(chat.id, turn_id))
+
+    def action_move(self, step: int) -> None:
+        options = self.query_one(OptionList)
+        if step > 0:
+            options.action_cursor_down()
+        else:
+            options.action_cursor_up()
+
+    def ask(self, command: str) -> None:
+        if self.marked is not None:
+            self.post_message(self.Asked(command, self.marked))
+
+
+class _Chats(OptionList):
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("p", "ask('pin')", show=False),
+        Binding("r", "ask('rename')", show=False),
+        Binding("t", "ask('tag')", show=False),
+        Binding("d,delete", "ask('delete')", show=False),
+        Binding("u", "ask('undo')", show=False),
+    ]
+
+    def action_ask(self, command: str) -> None:
+        found = self.parent
+        if isinstance(found, ChatList):
+            found.ask(command)
+
+
+def _cut(text: str, cells: int, ellipsis: str) -> str:
+    if cell_len(text) <= cells:
+        return text
+    return set_cell_size(text, cells - len(ellipsis)).rstrip() + ellipsis

@@ -1,0 +1,164 @@
+"""Where a message is written: several lines, history, attachments, the beginnings of commands.
+
+It says in messages what was typed and sent; what that means is the screen's.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.message import Message
+from textual.widgets import TextArea
+
+from edgeserve.tui.input_history import InputHistory
+
+_LONG_PASTE_CHARACTERS = 4_000
+_LONG_PASTE_LINES = 60
+
+
+class Composer(TextArea):
+    """Enter sends, Ctrl+J and Alt+Enter begin a line. `is_suggesting` while completions are shown:
+    then arrows, Tab and Enter are theirs."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "send", show=False, priority=True),
+        Binding("ctrl+j,alt+enter,shift+enter", "newline", show=False, priority=True),
+        Binding("up", "up", show=False, priority=True),
+        Binding("down", "down", show=False, priority=True),
+        Binding("tab", "complete", show=False, priority=True),
+        Binding("ctrl+x", "chord", show=False, priority=True),
+        Binding("ctrl+e", "end_or_editor", show=False, priority=True),
+        Binding("ctrl+underscore", "undo", show=False),
+    ]
+
+    class Sent(Message):
+        def __init__(self, text: str) -> None:
+            super().__init__()
+            self.text = text
+
+    class LongPaste(Message):
+        """A text that is too long to be looked at while writing."""
+
+        def __init__(self, text: str) -> None:
+            super().__init__()
+            self.text = text
+
+    class Moved(Message):
+        """Step through the suggestions, by -1 or 1."""
+
+        def __init__(self, step: int) -> None:
+            super().__init__()
+            self.step = step
+
+    class Completed(Message):
+        """The suggestion that is marked is wanted. `sends` by Enter, which also sends a command
+        that is typed in full."""
+
+        def __init__(self, *, sends: bool) -> None:
+            super().__init__()
+            self.sends = sends
+
+    class EditorAsked(Message):
+        pass
+
+    class DetachAsked(Message):
+        """Backspace where there is nothing: the last attachment goes."""
+
+    def __init__(self, placeholder: str, *, id: str | None = None) -> None:
+        super().__init__(
+            soft_wrap=True,
+            show_line_numbers=False,
+            compact=True,
+            highlight_cursor_line=False,
+            placeholder=placeholder,
+            id=id,
+        )
+        self.sent_before = InputHistory()
+        self.is_suggesting = False
+        self._chord = False
+
+    @property
+    def before_cursor(self) -> str:
+        """The line up to the cursor."""
+        row, column = self.cursor_location
+        return self.document[row][:column]
+
+    def put(self, text: str) -> None:
+        """Another text, the cursor at its end."""
+        self.text = text
+        self.move_cursor(self.document.end)
+
+    def replace_before_cursor(self, length: int, text: str) -> None:
+        row, column = self.cursor_location
+        self.replace(text, (row, column - length), (row, column))
+
+    # --- keys -----------------------------------------------------------------------------------
+
+    def action_send(self) -> None:
+        if self.is_suggesting:
+            self.post_message(self.Completed(sends=True))
+        else:
+            self.post_message(self.Sent(self.text))
+
+    def action_newline(self) -> None:
+        self.insert("\n")
+
+    def action_complete(self) -> None:
+        if self.is_suggesting:
+            self.post_message(self.Completed(sends=False))
+        else:
+            self.screen.focus_next()
+
+    def action_up(self) -> None:
+        if self.is_suggesting:
+            self.post_message(self.Moved(-1))
+        elif not self.cursor_at_first_line or not self._shows(self.sent_before.older(self.text)):
+            self.action_cursor_up()
+
+    def action_down(self) -> None:
+        if self.is_suggesting:
+            self.post_message(self.Moved(1))
+        elif not self.cursor_at_last_line or not self._shows(self.sent_before.newer()):
+            self.action_cursor_down()
+
+    def _shows(self, text: str | None) -> bool:
+        if text is None:
+            return False
+        self.put(text)
+        return True
+
+    def action_chord(self) -> None:
+        """Ctrl+X cuts what is selected; without a selection Ctrl+E after it opens the editor."""
+        if self.selected_text:
+            self.action_cut()
+        else:
+            self._chord = True
+
+    def action_end_or_editor(self) -> None:
+        if self._chord:
+            self._chord = False
+            self.post_message(self.EditorAsked())
+        else:
+            self.action_cursor_line_end()
+
+    def action_delete_left(self) -> None:
+        if not self.text:
+            self.post_message(self.DetachAsked())
+        super().action_delete_left()
+
+    async def _on_key(self, event: events.Key) -> None:
+        if event.key != "ctrl+x":
+            self._chord = False
+        await super()._on_key(event)
+
+    async def _on_paste(self, event: events.Paste) -> None:
+        text = event.text
+        is_long = len(text) > _LONG_PASTE_CHARACTERS or text.count("\n") > _LONG_PASTE_LINES
+        event.prevent_default()
+        event.stop()
+        if is_long:
+            self.post_message(self.LongPaste(text))
+        else:
+            await super()._on_paste(event)

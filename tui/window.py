@@ -1,0 +1,109 @@
+"""The chat screen as commands see it."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from contextlib import AbstractContextManager
+from typing import Any, Protocol, TypeVar
+
+from textual.screen import ModalScreen
+
+from edgeserve.chats.records import Attachment
+from edgeserve.tui.conversation import Conversation
+from edgeserve.tui.desk import Desk
+from edgeserve.tui.keeper import ChatKeeper
+from edgeserve.tui.model_switch import ModelSwitch
+from edgeserve.tui.signs import Signs
+from edgeserve.tui.widgets.chat_list import ChatList
+from edgeserve.tui.widgets.cockpit import Cockpit
+from edgeserve.tui.widgets.composer import Composer
+from edgeserve.tui.widgets.notice import Kind, Notice
+from edgeserve.tui.widgets.transcript import Transcript
+
+T = TypeVar("T")
+
+
+class ChatWindow(Protocol):
+    """`attached` goes with the next message; `editing` is the turn that it is put beside."""
+
+    attached: list[Attachment]
+    editing: str | None
+
+    @property
+    def desk(self) -> Desk: ...
+    @property
+    def signs(self) -> Signs: ...
+    @property
+    def keeper(self) -> ChatKeeper: ...
+    @property
+    def switch(self) -> ModelSwitch: ...
+    @property
+    def talk(self) -> Conversation: ...
+
+    @property
+    def composer(self) -> Composer: ...
+    @property
+    def transcript(self) -> Transcript: ...
+    @property
+    def notice(self) -> Notice: ...
+    @property
+    def chats(self) -> ChatList: ...
+    @property
+    def cockpit(self) -> Cockpit: ...
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether the list of chats has room beside the chat."""
+        ...
+
+    @property
+    def shows_list(self) -> bool: ...
+
+    def show_list(self, is_shown: bool) -> None: ...
+
+    def toggle_cockpit(self) -> None: ...
+
+    def say(self, text: str, kind: Kind = "note") -> None:
+        """A few lines above the composer."""
+        ...
+
+    def note(self, text: str) -> None:
+        """A remark in the status line, until something is typed."""
+        ...
+
+    def show_branch(self) -> None: ...
+
+    def draw_status(self) -> None: ...
+
+    def show_attached(self) -> None: ...
+
+    def save_draft(self, text: str) -> None: ...
+
+    def do(self, work: Coroutine[Any, Any, None], *, group: str = "") -> None:
+        """Runs it; what goes wrong is said. Of a group only the last one goes on."""
+        ...
+
+    def after_drawing(self, call: Any, *arguments: object) -> None:
+        """Calls it once what was changed is on the screen."""
+        ...
+
+    async def ask_user(self, dialog: ModalScreen[T]) -> T | None:
+        """What a dialog comes back with; None where it was left."""
+        ...
+
+    def given_up(self) -> AbstractContextManager[None]:
+        """The terminal is another program's inside. Raises SuspendNotSupported."""
+        ...
+
+    @property
+    def theme_name(self) -> str: ...
+
+    def use_theme(self, name: str) -> None: ...
+
+    def write_raw(self, text: str) -> None:
+        """To the terminal, as it is."""
+        ...
+
+    async def leave(self) -> None:
+        """Everything is stopped and kept, then the program ends."""
+        ...
