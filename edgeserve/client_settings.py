@@ -12,7 +12,9 @@ from collections.abc import Callable, Mapping
 
 from edgeserve.frozen import frozen
 
-_AGENT_PROMPT_TOKENS = 12_000  # what Claude Code and Codex send before a user's first word
+# What agents send before a user's first word: instructions and tools (tools/clients.py counts it).
+_CLAUDE_CODE_PROMPT_TOKENS = 20_000
+_CODEX_PROMPT_TOKENS = 9_000
 _MAX_OUTPUT_TOKENS = 8192
 
 
@@ -68,7 +70,13 @@ def _claude_code(server: Endpoint) -> Settings:
         variables["CLAUDE_CODE_AUTO_COMPACT_WINDOW"] = server.max_model_len
         variables["CLAUDE_CODE_MAX_OUTPUT_TOKENS"] = server.max_output_tokens
     text = f"unset ANTHROPIC_API_KEY\n{_exports(variables)}claude\n"
-    return Settings(text, ("run /status in it to see the base URL", *_agent_notes(server)))
+    return Settings(
+        text,
+        (
+            "run /status in it to see the base URL",
+            *_agent_notes(server, _CLAUDE_CODE_PROMPT_TOKENS),
+        ),
+    )
 
 
 def _codex(server: Endpoint) -> Settings:
@@ -89,7 +97,7 @@ def _codex(server: Endpoint) -> Settings:
         + _exports({"EDGESERVE_API_KEY": server.key})
         + "codex --profile edgeserve\n"
     )
-    return Settings(text, _agent_notes(server))
+    return Settings(text, _agent_notes(server, _CODEX_PROMPT_TOKENS))
 
 
 def _aider(server: Endpoint) -> Settings:
@@ -184,13 +192,13 @@ CLIENTS: Mapping[str, Callable[[Endpoint], Settings]] = {
 """By the name that `edgeserve connect` takes."""
 
 
-def _agent_notes(server: Endpoint) -> tuple[str, ...]:
+def _agent_notes(server: Endpoint, prompt_tokens: int) -> tuple[str, ...]:
     context = server.max_model_len
-    if context is None or context >= 2 * _AGENT_PROMPT_TOKENS:
+    if context is None or context >= 2 * prompt_tokens:
         return ()
     return (
         f"a context of {context:,} tokens is small for it: its own instructions and tools take "
-        f"about {_AGENT_PROMPT_TOKENS:,}",
+        f"about {prompt_tokens:,}",
     )
 
 

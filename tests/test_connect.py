@@ -124,6 +124,12 @@ def test_the_running_server_is_asked(capsys: pytest.CaptureFixture[str]) -> None
         assert "export EDGESERVE_API_KEY=mine" in out
 
 
+def test_a_context_is_small_by_what_the_agent_itself_sends() -> None:
+    claude_code, codex = (" ".join(CLIENTS[name](NASTY).notes) for name in ("claude-code", "codex"))
+    assert "a context of 32,768 tokens is small" in claude_code
+    assert "small" not in codex
+
+
 def test_a_model_that_is_not_listed_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     with serving() as server:
         assert connect("aider", "--url", server.url, "--model", "mine") == 0
