@@ -106,12 +106,13 @@ def questions(rng: random.Random, count: int, tokens: int) -> list[Question]:
 
 @dataclass(frozen=True)
 class Heard:
-    """What a client got. `gaps` are seconds between texts, the first since it asked."""
+    """What a client got. `gaps` are from when to when it waited for a text, the first since it
+    asked."""
 
     status: int
     text: str
     is_whole: bool
-    gaps: tuple[float, ...]
+    gaps: tuple[tuple[float, float], ...]
 
 
 class Client:
@@ -180,7 +181,7 @@ class Client:
 
     async def hear(self, most: int | None = None, stalls: tuple[int, float] = (0, 0.0)) -> Heard:
         """Up to `most` texts; after so many as `stalls` says, it reads nothing for so long."""
-        texts, gaps, end, failed = list[str](), list[float](), "", False
+        texts, gaps, end, failed = list[str](), list[tuple[float, float]](), "", False
         last = self._began
         try:
             async for data in self.events():
@@ -190,7 +191,7 @@ class Client:
                 if not text:
                     continue
                 texts.append(text)
-                gaps.append(time.monotonic() - last)
+                gaps.append((last, time.monotonic()))
                 if len(texts) == stalls[0]:
                     await asyncio.sleep(stalls[1])
                 last = time.monotonic()

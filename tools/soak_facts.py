@@ -25,9 +25,12 @@ class Tally:
 
 
 class Memory:
-    """A process's resident memory over time, in MiB. Linux only; elsewhere nothing is judged."""
+    """A process's resident memory over time, in MiB. Linux only; elsewhere nothing is judged.
 
-    def __init__(self, process: int | str = "self") -> None:
+    Growth is judged by the last `judged` of the samples."""
+
+    def __init__(self, process: int | str = "self", judged: float = 2 / 3) -> None:
+        self._judged = judged
         self.samples: list[tuple[float, float]] = []
         self._path = Path(f"/proc/{process}/status")
 
@@ -42,8 +45,8 @@ class Memory:
 
     @property
     def growth(self) -> float:
-        """MiB a minute, by a straight line through the last two thirds."""
-        late = self.samples[len(self.samples) // 3 :]
+        """MiB a minute, by a straight line."""
+        late = self.samples[round(len(self.samples) * (1 - self._judged)) :]
         if len(late) < 3:
             return 0.0
         minutes, sizes = zip(*late, strict=True)
