@@ -166,13 +166,15 @@ class PrefixMiss:
 
     "diverged": from token `position` on it differs from the likest prompt before it, which went on
     with `earlier_text` where this one says `text`. "evicted": from there on it was alike, but the
-    keys and values are gone, or were never finished.
+    keys and values are gone, or were never finished. `num_lost` tokens would have been found
+    otherwise.
     """
 
     reason: Literal["diverged", "evicted"]
     position: int
     earlier_text: str = ""
     text: str = ""
+    num_lost: int = 0
 
     def __str__(self) -> str:
         if self.reason == "evicted":

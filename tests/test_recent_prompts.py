@@ -39,6 +39,17 @@ def test_likest_is_the_one_with_the_longest_common_beginning(
     )
 
 
+def test_a_changed_line_is_told_from_another_conversation() -> None:
+    recent = RecentPrompts()
+    recent.remember("a", [1, 2, 3, *range(10, 210)])
+    changed = recent.likest([1, 2, 4, 5, *range(10, 500)])
+    assert changed is not None
+    assert (changed.num_alike, changed.num_after) == (2, 201)
+    another = recent.likest([1, 2, 4, 5, *range(500, 900)])
+    assert another is not None
+    assert (another.num_alike, another.num_after) == (2, 0)
+
+
 def test_oldest_are_forgotten_and_a_request_is_remembered_once() -> None:
     recent = RecentPrompts()
     recent.remember("a", [1, 2])
@@ -63,9 +74,13 @@ def test_reasons() -> None:
     assert miss(Likeness(0, (7,), (8,)), 40, 0) is None  # another text altogether
     assert miss(Likeness(40, (7,), ()), 40, 32) is None  # the last token is always computed
     assert miss(Likeness(20, (), (7,)), 40, 16) is None  # a chat's next turn
-    assert miss(Likeness(40, (), ()), 40, 16) == PrefixMiss("evicted", 16)
-    assert miss(Likeness(20, (7,), (8,)), 40, 16) == PrefixMiss("diverged", 20, "(7,)", "(8,)")
-    assert miss(Likeness(35, (7,), (8,)), 40, 16) == PrefixMiss("evicted", 16)
+    assert miss(Likeness(40, (), ()), 40, 16) == PrefixMiss("evicted", 16, num_lost=16)
+    diverged = PrefixMiss("diverged", 20, "(7,)", "(8,)", num_lost=20)
+    assert miss(Likeness(20, (7,), (8,), 90), 40, 16) == diverged
+    short = PrefixMiss("diverged", 20, "(7,)", "(8,)", num_lost=3)
+    assert miss(Likeness(20, (7,), (8,), 3), 40, 16) == short
+    assert miss(Likeness(20, (7,), (8,), 90), 400, 384) is None  # found on disk, of another
+    assert miss(Likeness(35, (7,), (8,), 9), 40, 16) == PrefixMiss("evicted", 16, num_lost=16)
 
 
 def test_a_header_that_changed_is_named_with_both_texts() -> None:
@@ -95,5 +110,5 @@ def test_what_the_cache_let_go_is_said_to_be_gone() -> None:
         bench.run()
     # The end of a prompt goes before its beginning.
     assert bench.outputs["a again"].num_cached_tokens == 16
-    assert bench.outputs["a again"].prefix_miss == PrefixMiss("evicted", 16)
+    assert bench.outputs["a again"].prefix_miss == PrefixMiss("evicted", 16, num_lost=32)
     assert "no longer in the cache" in str(bench.outputs["a again"].prefix_miss)

@@ -12,15 +12,19 @@ from edgeserve.types import PrefixMiss
 _MOST_TIMELINES = 64
 _MOST_TOKENS = 1 << 20  # of all together: 4 MB
 _SHOWN_TOKENS = 8
+_PROBE_TOKENS = 24
+_PROBES_AT = (64, 256, 1024, 4096)  # tokens after two prompts begin to differ
 
 
 @frozen
 class Likeness:
-    """How many tokens two prompts begin with alike, and how each goes on, if it does."""
+    """How many tokens two prompts begin with alike, and how each goes on, if it does. `num_after`
+    tokens follow in the earlier one, if this is the same conversation with something changed."""
 
     num_alike: int
     earlier: tuple[int, ...]
     now: tuple[int, ...]
+    num_after: int = 0
 
 
 class RecentPrompts:
@@ -53,7 +57,8 @@ class RecentPrompts:
         if best is None:
             return None
         end = longest + _SHOWN_TOKENS
-        return Likeness(longest, tuple(best[longest:end]), tuple(now[longest:end]))
+        after = len(best) - longest if _goes_on_alike(best[longest:], now[longest:]) else 0
+        return Likeness(longest, tuple(best[longest:end]), tuple(now[longest:end]), after)
 
 
 def prefix_miss(
@@ -67,14 +72,33 @@ def prefix_miss(
     """Why no more than `num_cached` tokens were found; None where all that could be were."""
     if likeness is None or likeness.num_alike == 0:
         return None
-    findable = min(likeness.num_alike, num_prompt - 1) // block_size * block_size
+    alike = likeness.num_alike
+    if num_cached > alike:  # of a prompt that is not remembered here: on disk, or long ago
+        return None
+    findable = min(alike, num_prompt - 1) // block_size * block_size
     if num_cached < findable:
-        return PrefixMiss("evicted", num_cached)
+        return PrefixMiss("evicted", num_cached, num_lost=findable - num_cached)
     if not likeness.earlier or not likeness.now:  # one simply goes on where the other ended
         return None
-    return PrefixMiss(
-        "diverged", likeness.num_alike, text_of(likeness.earlier), text_of(likeness.now)
-    )
+    num_lost = min(num_prompt - alike, likeness.num_after)
+    earlier, now = text_of(likeness.earlier), text_of(likeness.now)
+    return PrefixMiss("diverged", alike, earlier, now, num_lost)
+
+
+def _goes_on_alike(earlier: array[int], now: array[int]) -> bool:
+    """Whether, after what differs, a piece of the one stands in the other: a line changed, and not
+    the conversation."""
+    whole, size = now.tobytes(), now.itemsize
+    for begin in _PROBES_AT:
+        probe = earlier[begin : begin + _PROBE_TOKENS]
+        if len(probe) < _PROBE_TOKENS:
+            return False
+        at = whole.find(probe.tobytes())
+        while at >= 0 and at % size:  # within tokens, by chance
+            at = whole.find(probe.tobytes(), at + 1)
+        if at >= 0:
+            return True
+    return False
 
 
 def _num_alike(a: array[int], b: array[int], least: int) -> int:

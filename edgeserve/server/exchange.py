@@ -17,13 +17,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from edgeserve.frozen import frozen
+from edgeserve.server.cache_miss import miss_in_words
 from edgeserve.server.chat_turn import ChatTurn, open_turn
 from edgeserve.server.context import ServerContext
 from edgeserve.server.errors import ErrorShape, Problem, openai_body, problem_of
 from edgeserve.server.fields import Fields
 from edgeserve.server.limits import read_body
 from edgeserve.server.models import Served
-from edgeserve.server.request_log import note, note_output
+from edgeserve.server.request_log import note, note_output, say_miss
 from edgeserve.server.sse import ClientGoneError, EventStream, comment_frames, while_connected
 from edgeserve.server.turn import Answer, ChatTask, Turn, whole_answer
 
@@ -106,7 +107,7 @@ class Exchange:
         turn = await open_turn(self._server, served, asked.task)
         taken.push_async_callback(turn.aclose)
         note(request, model=served.name, stream=asked.streams)
-        taken.callback(lambda: note_output(request, turn.output))
+        taken.callback(lambda: _note_end(request, turn, asked.task, served))
         return _Opened(asked, served, turn)
 
     async def _frames(
@@ -130,6 +131,13 @@ class _Opened:
     asked: Asked
     served: Served
     turn: ChatTurn
+
+
+def _note_end(request: Request, turn: ChatTurn, task: ChatTask, served: Served) -> None:
+    """What the log says of an answer, and of why its prompt was not in the cache."""
+    note_output(request, turn.output)
+    text_of = served.llm.requests.detokenize
+    say_miss(request, miss_in_words(turn.output, task.messages, text_of))
 
 
 async def _end(opening: asyncio.Future[_Opened]) -> None:

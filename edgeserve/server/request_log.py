@@ -91,7 +91,15 @@ def note_output(request: Request, output: RequestOutput | None) -> None:
         finish=output.outputs[0].finish_reason,
     )
     if output.prefix_miss is not None:
-        note(request, miss=f"{output.prefix_miss.reason}@{output.prefix_miss.position}")
+        miss = output.prefix_miss
+        note(request, miss=f"{miss.reason}@{miss.position}", lost=miss.num_lost)
+
+
+def say_miss(request: Request, words: str | None) -> None:
+    """Why much of a prompt was read again, on a line of its own."""
+    if words is not None:
+        facts = {"id": request.scope["state"].get("request_id", "-"), "cache_miss": words}
+        _log.info("id=%s %s", *facts.values(), extra={"facts": facts})
 
 
 def _facts(scope: Scope, status: object, ms: float, notes: dict[str, object]) -> dict[str, object]:
