@@ -100,16 +100,23 @@ class RunningServer:
 
     def _wait_until_ready(self) -> None:
         deadline = time.monotonic() + _START_SECONDS
-        while time.monotonic() < deadline and self._process.poll() is None:
-            try:
-                if httpx.get(f"{self.url}/health", timeout=5).status_code == 200:
-                    return
-            except httpx.TransportError:
-                pass
-            time.sleep(0.02)
+        with _client(5.0) as client:
+            while time.monotonic() < deadline and self._process.poll() is None:
+                try:
+                    if client.get(f"{self.url}/health").status_code == 200:
+                        return
+                except httpx.TransportError:
+                    pass
+                time.sleep(0.02)
         self.kill()
         said = self.log.read_text(encoding="utf-8", errors="replace")[-2000:]
         raise SystemExit(f"{self.name} did not start:\n{said}")
+
+
+def _client(timeout: float | None) -> httpx.Client:
+    """A cold prompt may take minutes. Certificates, of which there are none here, take long to
+    read."""
+    return httpx.Client(timeout=timeout, verify=False, trust_env=False)
 
 
 @dataclass
@@ -139,7 +146,7 @@ def ask(url: str, request: Request) -> Reply:
     started = time.perf_counter()
     reading = _Messages() if "/messages" in request.path else _Responses()
     with (
-        httpx.Client(timeout=None) as client,
+        _client(None) as client,
         client.stream(
             "POST", url + request.path, json=request.body, headers=dict(request.headers)
         ) as response,
@@ -271,7 +278,7 @@ class SecondChat:
 
     def run(self) -> None:
         """Chats, one after the other, until it is not wanted any more."""
-        with httpx.Client(timeout=None) as client:
+        with _client(None) as client:
             number = 0
             while self.is_wanted:
                 number += 1
