@@ -21,6 +21,7 @@ from agent_transcripts import Item, Request
 _HOST = "127.0.0.1"
 _START_SECONDS = 300
 _CONTEXT = 32768
+_TOGETHER_S = 1e-3
 
 
 @dataclass(frozen=True)
@@ -302,6 +303,8 @@ class SecondChat:
                     return
 
     def gaps(self, since: float, until: float) -> Sequence[float]:
-        """Seconds between pieces, in order of size, between two moments."""
+        """Seconds between pieces, in order of size, between two moments. Pieces that come together,
+        as accepted drafts do, count as one."""
         times = [at for at in self._times if since <= at <= until]
-        return sorted(after - before for before, after in pairwise(times))
+        gaps = (after - before for before, after in pairwise(times))
+        return sorted(gap for gap in gaps if gap >= _TOGETHER_S)
