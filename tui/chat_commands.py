@@ -84,8 +84,8 @@ class ChatCommands:
         """The line of what goes with the message."""
         parts: list[tuple[str, str]] = []
         for path, how_much in attached:
-            parts += [(f"@{shown_line(path)}", "$accent"), (f" {how_much}   ", "$text-muted")]
-        return Content.assemble(*parts, ("backspace takes it away", "$text-muted"))
+            parts += [(f"@{shown_line(path)}", "$accent"), (f" {how_much}   ", "$quiet")]
+        return Content.assemble(*parts, ("backspace takes it away", "$quiet"))
 
     # --- turns ----------------------------------------------------------------------------------
 

@@ -71,6 +71,11 @@ class Conversation:
                 return made.prompt_tokens + (made.answer_tokens or 0)
         return None if self.turns else 0
 
+    @property
+    def model_name(self) -> str:
+        """What answers now; "" before there is one."""
+        return "" if self._client.model is None else self._client.model.name
+
     # --- which chat -----------------------------------------------------------------------------
 
     async def open(self, chat_id: str, turn_id: str | None = None) -> None:

@@ -31,7 +31,8 @@ def turn_view(talk: Conversation, turn_id: str, signs: Signs) -> TurnView | None
 def _view(talk: Conversation, turn: Turn, signs: Signs, is_greyed: bool) -> TurnView:
     made = turn.generation
     names = {"user": "you", "system": "summary"}
-    name = names.get(turn.role) or (made.model if made and made.model else "assistant")
+    model = made.model if made else talk.model_name if turn.state is TurnState.STREAMING else ""
+    name = names.get(turn.role) or model or "assistant"
     foot = "" if made is None else footer(made, signs)
     thought = ""
     if made is not None and made.reasoning_tokens:
@@ -104,7 +105,7 @@ def keys_now(*, is_busy: bool, in_list: bool, in_transcript: bool, is_wide: bool
     if is_busy:
         return [("esc", "stop"), ("f1", "help")]
     if in_transcript:
-        return [("c", "copy"), ("e", "edit"), ("[ ]", "branch"), ("esc", "write")]
+        return [("y", "copy"), ("e", "edit"), ("[ ]", "branch"), ("esc", "write")]
     if in_list:
         return [("enter", "open"), ("esc", "back"), ("f1", "help")]
     keys = [("enter", "send"), ("/", "commands"), ("f2", "chats"), ("f1", "help")]
@@ -116,4 +117,4 @@ def failure_note(turn: Turn) -> str:
     if turn.state is not TurnState.FAILED:
         return ""
     advice = "/continue goes on from here" if turn.text else "ctrl+r asks again"
-    return f"{turn.error}\nNothing is lost: {advice}."
+    return f"The answer broke off. Nothing is lost: {advice}."

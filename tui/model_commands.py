@@ -103,10 +103,10 @@ class ModelCommands:
             context = model.context_tokens
             about = f"  {tokens_short(context)} tokens of context" if context else ""
             lines.append(
-                Content.assemble((shown_line(model.name), "bold $accent"), (about, "$text-muted"))
+                Content.assemble((shown_line(model.name), "bold $accent"), (about, "$quiet"))
             )
             note = model.note or f"on {screen.desk.client.place}"
-            lines.append(Content.styled(shown_line(note), "$text-muted"))
+            lines.append(Content.styled(shown_line(note), "$quiet"))
         else:
             lines.append(Content.styled("edgeserve", "bold $accent"))
             waiting = screen.switch.loading
@@ -115,7 +115,7 @@ class ModelCommands:
                 if waiting
                 else "no model yet: f4"
             )
-            lines.append(Content.styled(text, "$text-muted"))
+            lines.append(Content.styled(text, "$quiet"))
         return Content("\n").join(lines)
 
     async def remember(self) -> None:

@@ -18,6 +18,7 @@ DARK = Theme(
     warning="#d8b06a",
     error="#df7b6b",
     variables={
+        "quiet": "#938c80",
         "border": "#dba763",
         "border-blurred": "#3a3733",
         "block-cursor-background": "#3b352c",
@@ -49,6 +50,7 @@ LIGHT = Theme(
     warning="#7d5a0c",
     error="#a8321f",
     variables={
+        "quiet": "#736b5e",
         "border": "#8d5208",
         "border-blurred": "#d3ccbe",
         "block-cursor-background": "#ebdfc9",
@@ -85,6 +87,7 @@ TERMINAL = Theme(
     error="ansi_red",
     variables={
         **_ANSI.variables,
+        "quiet": "ansi_bright_black",
         "border": "ansi_yellow",
         "border-blurred": "ansi_bright_black",
         "scrollbar": "ansi_bright_black",

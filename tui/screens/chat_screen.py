@@ -70,6 +70,9 @@ class ChatScreen(Screen[None]):
         ),
         Binding("escape", "escape", show=False),
         Binding("ctrl+c", "interrupt", show=False, priority=True),
+        Binding("y", "command('copy')", show=False),
+        Binding("e", "command('edit')", show=False),
+        Binding("r", "command('regenerate')", show=False),
         Binding("pageup", "page(-1)", show=False, priority=True),
         Binding("pagedown", "page(1)", show=False, priority=True),
     ]
@@ -318,7 +321,7 @@ class ChatScreen(Screen[None]):
         self.show_attached()
 
     @on(Composer.DetachAsked)
-    def _detach(self) -> None:
+    def _drop_attachment(self) -> None:
         if self.attached:
             self.attached.pop()
             self.show_attached()

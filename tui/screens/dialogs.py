@@ -79,7 +79,7 @@ class LineDialog(ModalScreen[str | None]):
 def _offer_line(offer: Offer) -> Content:
     parts: list[tuple[str, str]] = [(shown(offer.label), "bold")]
     if offer.note:
-        parts.append((f"\n{shown(offer.note)}", "$text-muted"))
+        parts.append((f"\n{shown(offer.note)}", "$quiet"))
     return Content.assemble(*parts)
 
 

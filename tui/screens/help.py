@@ -72,7 +72,7 @@ def help_text() -> Content:
                 keys = f"  {', '.join(command.keys)}" if command.keys else ""
                 name = f"/{command.name} {command.argument}".rstrip()
                 line = _line(name, command.summary, _NAME_CELLS)
-                lines.append(Content.assemble(line, (keys, "$text-muted")))
+                lines.append(Content.assemble(line, (keys, "$quiet")))
     return Content("\n").join(lines)
 
 

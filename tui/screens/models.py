@@ -161,22 +161,16 @@ _NOTHING_FITS = (
 def model_line(model: OfferedModel, signs: Signs, *, is_used: bool = False) -> Content:
     """Its name, size, whether it fits, how fast it should be; below it what else is to say."""
     mark = f"{signs.here} " if is_used else "  "
-    name = shown_line(model.name)
-    facts = [
-        "" if model.size_bytes is None else size(model.size_bytes),
-        {True: "fits", False: "too large for here", None: ""}[model.fits],
-        f"{signs.about}{model.tokens_per_s:.0f} tokens/s" if model.tokens_per_s else "",
-        f"kept by {model.owner}" if model.owner else "",
-        model.license,
-    ]
-    parts: list[tuple[str, str]] = [
+    room = {True: "fits", False: "too large", None: ""}[model.fits]
+    speed = f"{signs.about}{model.tokens_per_s:.0f} tokens/s" if model.tokens_per_s else ""
+    how_large = "" if model.size_bytes is None else size(model.size_bytes)
+    kept = f"kept by {model.owner}" if model.owner else ""
+    more = signs.joined(kept, model.license, model.note)
+    return Content.assemble(
         (mark, "$accent"),
-        (f"{name:<{_NAME_CELLS}}", "bold $accent" if is_used else "bold"),
-        (
-            "  " + shown_line(signs.joined(*facts)),
-            "$text-error" if model.fits is False else "$text-muted",
-        ),
-    ]
-    if model.note:
-        parts.append((f"\n    {shown_line(model.note)}", "$text-muted"))
-    return Content.assemble(*parts)
+        (f"{shown_line(model.name):<{_NAME_CELLS}}", "bold $accent" if is_used else "bold"),
+        (f" {how_large:>8}", ""),
+        (f"  {room:<10}", "$error" if model.fits is False else "$quiet"),
+        (speed, ""),
+        (f"\n  {shown_line(more)}" if more else "", "$quiet"),
+    )

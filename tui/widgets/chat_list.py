@@ -84,25 +84,30 @@ class ChatList(Vertical):
         field.focus()
 
     def show_chats(self, chats: Sequence[Chat], current: str) -> None:
-        self._fill([(chat, None) for chat in chats], [self._line(c, current) for c in chats])
+        lines = [self._line(chat, current) for chat in chats]
+        self._fill([(chat, None) for chat in chats], lines, current)
 
     def show_hits(self, hits: Sequence[Hit], current: str) -> None:
         lines = [self._hit(hit, current) for hit in hits]
-        self._fill([(hit.chat, hit.turn_id) for hit in hits], lines)
+        self._fill([(hit.chat, hit.turn_id) for hit in hits], lines, "")
 
     # --- drawing --------------------------------------------------------------------------------
 
-    def _fill(self, found: Sequence[tuple[Chat, str | None]], lines: Sequence[Content]) -> None:
+    def _fill(
+        self, found: Sequence[tuple[Chat, str | None]], lines: Sequence[Content], current: str
+    ) -> None:
         options = self.query_one(OptionList)
         marked = self.marked
         self._found = found
         options.clear_options()
         options.add_options([Option(line) for line in lines])
         ids = [chat.id for chat, _ in found]
+        if not self.has_focus_within or marked not in ids:
+            marked = current
         options.highlighted = ids.index(marked) if marked in ids else (0 if ids else None)
         if not found:
             nothing = "Nothing found" if self.words else "No chats yet"
-            options.add_option(Option(Content.styled(nothing, "$text-muted"), disabled=True))
+            options.add_option(Option(Content.styled(nothing, "$quiet"), disabled=True))
 
     def _line(self, chat: Chat, current: str) -> Content:
         """The title, and when it was last written to, at the right."""
@@ -118,15 +123,15 @@ class ChatList(Vertical):
         blank = " " * max(1, width - cell_len(pin + text + shown_tags) - cell_len(when))
         style = "bold $accent" if chat.id == current else "$foreground"
         return Content.assemble(
-            (pin, "$accent"), (text, style), (shown_tags, "$primary"), (blank + when, "$text-muted")
+            (pin, "$accent"), (text, style), (shown_tags, "$primary"), (blank + when, "$quiet")
         )
 
     def _hit(self, hit: Hit, current: str) -> Content:
         title = shown_line(hit.chat.title or _UNTITLED)
         style = "bold $accent" if hit.chat.id == current else "$foreground"
-        snippet = Content.styled(hit.snippet.replace("\n", " "), "$text-muted")
+        snippet = Content.styled(hit.snippet.replace("\n", " "), "$quiet")
         if shown_line(hit.snippet) != hit.snippet:
-            snippet = Content.styled(shown_line(hit.snippet), "$text-muted")
+            snippet = Content.styled(shown_line(hit.snippet), "$quiet")
         else:
             for start, end in hit.marks:
                 snippet = snippet.stylize("bold $accent", start, end)

@@ -89,7 +89,7 @@ class Cockpit(VerticalScroll, can_focus=False):
         return Content.assemble(
             (label, "bold $accent" if is_chosen else "$foreground"),
             (bar.ljust(_BAR_CELLS + 1), "$primary"),
-            (f"{100 * share:5.1f} %", "$text-muted"),
+            (f"{100 * share:5.1f} %", "$quiet"),
         )
 
     def _draw(self, name: str, heading: str, rows: Sequence[Row | Content]) -> None:
@@ -101,8 +101,8 @@ class Cockpit(VerticalScroll, can_focus=False):
                 label = f"{row[0]:<{_LABEL_CELLS + 1}}" if row[0] else ""
                 lines.append(
                     Content.assemble(
-                        (label, "$text-muted"),
-                        (shown_line(row[1]), "$foreground" if row[0] else "$text-muted"),
+                        (label, "$quiet"),
+                        (shown_line(row[1]), "$foreground" if row[0] else "$quiet"),
                     )
                 )
         self.query_one(f"#{name}", Static).update(Content("\n").join(lines))

@@ -28,5 +28,5 @@ class StatusLine(Horizontal):
         for key, does in keys:
             if parts:
                 parts.append(("   ", ""))
-            parts += [(key, "bold $foreground"), (f" {does}", "$text-muted")]
+            parts += [(key, "bold $foreground"), (f" {does}", "$quiet")]
         self.query_one("#keys", Static).update(Content.assemble(*parts))

@@ -57,7 +57,7 @@ class Suggestions(Static):
             lines.append(
                 Content.assemble(
                     (label, "bold $accent" if is_marked else "$foreground"),
-                    (shown_line(each.note), "$foreground" if is_marked else "$text-muted"),
+                    (shown_line(each.note), "$foreground" if is_marked else "$quiet"),
                 )
             )
         self.update(Content("\n").join(lines))
