@@ -20,7 +20,8 @@ from edgeserve.tui.signs import Signs
 class Desk:
     """`model` is loaded at the start; "" takes the one used last, or the first that is here.
 
-    `chat_id` is opened instead of the last used chat. `folder` is what paths are relative to,
+    `chat_id` is opened instead of the last used chat, or a new one where there is a
+    `system_prompt`. `folder` is what paths are relative to,
     `data_dir` where copies go. `accept_license` is None where nobody asks for that.
     """
 
@@ -31,6 +32,7 @@ class Desk:
     data_dir: Path
     model: str = ""
     chat_id: str = ""
+    system_prompt: str | None = None
     theme: str = "dark"
     terminal: Terminal = field(default_factory=Terminal)
     accept_license: Callable[[str], None] | None = None

@@ -10,7 +10,7 @@ from edgeserve.tui.conversation import Conversation
 from edgeserve.tui.model_switch import ModelSwitch
 from edgeserve.tui.signs import Signs
 from edgeserve.tui.widgets.turn_view import TurnView
-from edgeserve.tui.wording import footer, loading, meter, reading, size
+from edgeserve.tui.wording import called, footer, loading, meter, reading, size
 
 Keys = Sequence[tuple[str, str]]
 
@@ -32,7 +32,7 @@ def _view(talk: Conversation, turn: Turn, signs: Signs, is_greyed: bool) -> Turn
     made = turn.generation
     names = {"user": "you", "system": "summary"}
     model = made.model if made else talk.model_name if turn.state is TurnState.STREAMING else ""
-    name = names.get(turn.role) or model or "assistant"
+    name = names.get(turn.role) or called(model) or "assistant"
     foot = "" if made is None else footer(made, signs)
     thought = ""
     if made is not None and made.reasoning_tokens:
@@ -69,7 +69,7 @@ def header_texts(
         return title, "no model", False
     used = talk.used_tokens
     full = bool(model.context_tokens and used and used / model.context_tokens > _NEARLY_FULL)
-    return title, signs.joined(model.name, meter(model, used, signs)), full
+    return title, signs.joined(called(model.name), meter(model, used, signs)), full
 
 
 def doing(

@@ -12,7 +12,7 @@ from edgeserve.tui.client import OfferedModel
 from edgeserve.tui.screens.dialogs import ChoiceDialog, LineDialog, Offer
 from edgeserve.tui.terminal_text import shown_line
 from edgeserve.tui.window import ChatWindow
-from edgeserve.tui.wording import tokens_short
+from edgeserve.tui.wording import called, tokens_short
 
 
 class ModelCommands:
@@ -103,7 +103,9 @@ class ModelCommands:
             context = model.context_tokens
             about = f"  {tokens_short(context)} tokens of context" if context else ""
             lines.append(
-                Content.assemble((shown_line(model.name), "bold $accent"), (about, "$quiet"))
+                Content.assemble(
+                    (shown_line(called(model.name)), "bold $accent"), (about, "$quiet")
+                )
             )
             note = model.note or f"on {screen.desk.client.place}"
             lines.append(Content.styled(shown_line(note), "$quiet"))
@@ -111,7 +113,7 @@ class ModelCommands:
             lines.append(Content.styled("edgeserve", "bold $accent"))
             waiting = screen.switch.loading
             text = (
-                f"{shown_line(waiting)} is on its way; ask already"
+                f"{shown_line(called(waiting))} is on its way; ask already"
                 if waiting
                 else "no model yet: f4"
             )

@@ -37,7 +37,10 @@ async def open_chats(screen: ChatWindow, commands: ChatCommands) -> None:
 
 
 async def _show_last(screen: ChatWindow, commands: ChatCommands) -> None:
-    wanted = screen.desk.chat_id
+    wanted, system_prompt = screen.desk.chat_id, screen.desk.system_prompt
+    if system_prompt is not None:
+        await screen.talk.change(system_prompt=system_prompt)
+        return
     if not wanted:
         latest = await screen.keeper.run(lambda store: store.latest())
         wanted = "" if latest is None else latest.id

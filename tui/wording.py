@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import PurePath
+
 from edgeserve.chats.records import Generation
 from edgeserve.tui.client import LoadProgress, ModelInUse, PromptReading, PromptSize
 from edgeserve.tui.signs import Signs
 
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
+
+
+def called(model: str) -> str:
+    """A model's name; of a path its file's."""
+    is_path = model.endswith(".gguf") and ("/" in model or "\\" in model)
+    return PurePath(model).stem if is_path else model
 
 
 def tokens_short(count: int) -> str:
@@ -59,6 +67,7 @@ def reading(progress: PromptReading, signs: Signs) -> str:
 
 def loading(name: str, progress: LoadProgress | None, signs: Signs) -> str:
     """fetching smollm2 · 120 MB of 1.1 GB · 11 %."""
+    name = called(name)
     if progress is None:
         return f"loading {name}{signs.ellipsis}"
     verb = "fetching" if progress.stage == "download" else "loading"

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from edgeserve.commands.engine_arguments import add_engine_arguments, engine_fields
 from edgeserve.config import Config, keep_numpy_to_one_thread
 from edgeserve.errors import ChatsError, InvalidRequestError, ModelNotFoundError
+from edgeserve.terminal import Terminal
 
 if TYPE_CHECKING:
     from edgeserve.tui.client import ChatClient
@@ -50,11 +51,34 @@ def run(args: argparse.Namespace, config: Config) -> int:
         raise InvalidRequestError("--system", args.system, "left out with --continue")
     if args.device != "oracle":
         keep_numpy_to_one_thread()
+    terminal = Terminal.from_environment()
+    if not args.plain and not terminal.is_dumb and _is_at_a_terminal():
+        _chat_on_screen(args, config, terminal)
+        return 0
     try:
         asyncio.run(_chat_plainly(args, config))
     except asyncio.CancelledError:  # by Ctrl-C, before there was anything to stop
         raise KeyboardInterrupt from None
     return 0
+
+
+def _is_at_a_terminal() -> bool:
+    streams = (sys.stdin, sys.stdout)
+    return all(stream is not None and stream.isatty() for stream in streams)
+
+
+def _chat_on_screen(args: argparse.Namespace, config: Config, terminal: Terminal) -> None:
+    from edgeserve.commands.chat_on_screen import open_screen
+
+    client = client_of(args, config)
+    open_screen(
+        client,
+        config,
+        terminal,
+        model=args.model or "",
+        system_prompt=args.system,
+        accept_license=getattr(client, "accept_license", None),
+    )
 
 
 def client_of(args: argparse.Namespace, config: Config) -> ChatClient:

@@ -21,9 +21,12 @@ def open_screen(
     terminal: Terminal,
     *,
     model: str = "",
+    system_prompt: str | None = None,
     accept_license: Callable[[str], None] | None = None,
 ) -> None:
-    """Returns once the user has left. `model` is what answers, "" the one used last."""
+    """Returns once the user has left. `model` is what answers, "" the one used last; with a
+    `system_prompt` a new chat begins.
+    """
     from edgeserve.chats.prompt_library import PromptLibrary
     from edgeserve.chats.store import ChatStore
     from edgeserve.tui.app import EdgeServeApp
@@ -37,6 +40,7 @@ def open_screen(
         folder=Path.cwd(),
         data_dir=path.parent,
         model=model,
+        system_prompt=system_prompt,
         terminal=terminal,
         accept_license=accept_license,
     )

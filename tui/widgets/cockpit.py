@@ -13,7 +13,7 @@ from edgeserve.chats.records import Generation
 from edgeserve.tui.client import EngineFigures, ModelInUse, TokenFact
 from edgeserve.tui.signs import Signs
 from edgeserve.tui.terminal_text import shown_line
-from edgeserve.tui.wording import size, tokens_short
+from edgeserve.tui.wording import called, size, tokens_short
 
 Row = tuple[str, str]
 _BAR_CELLS = 8
@@ -41,7 +41,7 @@ class Cockpit(VerticalScroll, can_focus=False):
     ) -> None:
         rows: list[Row] = [("at", place)]
         if model is not None:
-            rows.append(("model", model.name))
+            rows.append(("model", called(model.name)))
             if model.note:
                 rows.append(("", model.note))
         if found is not None:
