@@ -196,7 +196,9 @@ class ChatCommands:
     async def copy_text(self, text: str) -> None:
         """To the clipboard, and says what became of it."""
         desk = self._screen.desk
-        clipboard = Clipboard(desk.terminal, self._screen.write_raw, folder=desk.data_dir)
+        clipboard = Clipboard(
+            desk.terminal, self._screen.write_raw, folder=desk.data_dir, find=desk.find_program
+        )
         self._screen.note(await clipboard.copy(text))
 
     # --- writing --------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Callable
 from dataclasses import field
@@ -37,6 +38,7 @@ class Desk:
     terminal: Terminal = field(default_factory=Terminal)
     accept_license: Callable[[str], None] | None = None
     clock: Callable[[], float] = time.time
+    find_program: Callable[[str], str | None] = shutil.which
 
     @property
     def signs(self) -> Signs:

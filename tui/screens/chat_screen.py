@@ -293,6 +293,10 @@ class ChatScreen(Screen[None]):
             self._draft_timer.stop()
         self._draft_timer = self.set_timer(_DRAFT_S, self._rested)
 
+    @on(Composer.Replaced)
+    def _replaced(self) -> None:
+        self.offer(())
+
     def offer(self, found: Sequence[Suggestion]) -> None:
         self.query_one(Suggestions).offer(found)
         self.composer.is_suggesting = bool(found)

@@ -134,4 +134,4 @@ def _answer_rows(made: Generation, drafts: tuple[int, int] | None) -> list[Row]:
 
 
 def _quoted(text: str) -> str:
-    return "“" + shown_line(text.replace("\n", "⏎")) + "”"
+    return '"' + shown_line(text.replace("\n", "\\n")) + '"'

@@ -38,6 +38,9 @@ class Composer(TextArea):
             super().__init__()
             self.text = text
 
+    class Replaced(Message):
+        """`put` has put another text there; nobody typed it."""
+
     class LongPaste(Message):
         """A text that is too long to be looked at while writing."""
 
@@ -87,8 +90,10 @@ class Composer(TextArea):
 
     def put(self, text: str) -> None:
         """Another text, the cursor at its end."""
-        self.text = text
+        with self.prevent(TextArea.Changed):
+            self.text = text
         self.move_cursor(self.document.end)
+        self.post_message(self.Replaced())
 
     def replace_before_cursor(self, length: int, text: str) -> None:
         row, column = self.cursor_location
