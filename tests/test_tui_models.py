@@ -53,22 +53,25 @@ def test_a_model_is_switched_in_mid_chat(tmp_path: Path):
 
 
 def test_terms_are_asked_before_a_model_is_fetched(tmp_path: Path):
-    accepted: list[str] = []
     terms = LicenseNotAcceptedError("big", "Gemma Terms", "https://example.org")
-    client = FakeClient(model=IN_USE, loads={"big": (terms,)})
-
-    def accept(name: str) -> None:
-        accepted.append(name)
-        client.loads.clear()
+    client = _Asking(model=IN_USE, loads={"big": (terms,)})
 
     async def body(table: Table) -> None:
         await table.type("/model big", "enter")
         await table.shows("Gemma Terms")
         await table.pilot.press("enter")
         await table.until(lambda: client.model is not None and client.model.name == "big")
-        assert accepted == ["big"]
+        assert client.accepted == ["big"]
 
-    drive(tmp_path, body, client=client, accept_license=accept)
+    drive(tmp_path, body, client=client)
+
+
+class _Asking(FakeClient):
+    """Has the model once its terms are accepted."""
+
+    def accept_license(self, name: str) -> None:
+        super().accept_license(name)
+        self.loads.clear()
 
 
 def test_settings_of_a_chat_are_kept_and_used(tmp_path: Path):

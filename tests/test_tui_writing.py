@@ -90,7 +90,7 @@ def test_a_long_paste_is_a_chip_and_backspace_takes_it_away(tmp_path: Path):
         await table.type("x" * 1_000_000)
         await table.shows("@pasted 1.0 MB")
         await table.pilot.press("backspace")
-        assert table.chat.attached == []
+        assert table.chat.writing.attached == []
         await table.type("y" * 5000)
         await table.type("what is this?", "enter")
         await table.until(lambda: len(table.texts()) == 2)

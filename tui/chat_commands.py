@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable
 
 from textual.app import SuspendNotSupported
-from textual.content import Content
 
 from edgeserve.chats.records import Turn
 from edgeserve.tui.attachments import read_attachment
@@ -17,7 +16,6 @@ from edgeserve.tui.list_commands import ListCommands
 from edgeserve.tui.model_commands import ModelCommands
 from edgeserve.tui.room import Room
 from edgeserve.tui.screens.dialogs import ChoiceDialog, LineDialog, Offer
-from edgeserve.tui.terminal_text import shown_line
 from edgeserve.tui.themes import THEMES
 from edgeserve.tui.window import ChatWindow
 from edgeserve.tui.wording import cost
@@ -79,13 +77,6 @@ class ChatCommands:
                 return self._models.known
             case _:
                 return ()
-
-    def chips(self, attached: Sequence[tuple[str, str]]) -> Content:
-        """The line of what goes with the message."""
-        parts: list[tuple[str, str]] = []
-        for path, how_much in attached:
-            parts += [(f"@{shown_line(path)}", "$accent"), (f" {how_much}   ", "$quiet")]
-        return Content.assemble(*parts, ("backspace takes it away", "$quiet"))
 
     # --- turns ----------------------------------------------------------------------------------
 
@@ -207,10 +198,10 @@ class ChatCommands:
         screen = self._screen
         path = argument or await screen.ask_user(LineDialog("Attach a text file"))
         if path:
-            screen.attached.append(
+            screen.writing.attached.append(
                 await asyncio.to_thread(read_attachment, path, screen.desk.folder)
             )
-            screen.show_attached()
+            screen.writing.show_attached()
 
     async def _editor(self, _: str) -> None:
         """The screen is the editor's as long as it runs; answers go on."""

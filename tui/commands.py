@@ -89,3 +89,11 @@ def parse(text: str) -> tuple[Command, str] | None:
 def starting_with(text: str) -> list[Command]:
     """Those whose names begin with what stands after a slash."""
     return [command for command in COMMANDS if command.name.startswith(text[1:].lower())]
+
+
+def is_unknown(text: str) -> bool:
+    """Whether somebody meant a command that there is none of. A path that is asked about is none:
+    it has another slash, or more lines follow."""
+    word = text.split(maxsplit=1)[0] if text.strip() else ""
+    is_one_line = "\n" not in text.strip()
+    return is_one_line and len(word) > 1 and word.startswith("/") and "/" not in word[1:]

@@ -23,7 +23,7 @@ class Desk:
 
     `chat_id` is opened instead of the last used chat, or a new one where there is a
     `system_prompt`. `folder` is what paths are relative to,
-    `data_dir` where copies go. `accept_license` is None where nobody asks for that.
+    `data_dir` where copies go.
     """
 
     client: ChatClient
@@ -36,7 +36,6 @@ class Desk:
     system_prompt: str | None = None
     theme: str = "dark"
     terminal: Terminal = field(default_factory=Terminal)
-    accept_license: Callable[[str], None] | None = None
     clock: Callable[[], float] = time.time
     find_program: Callable[[str], str | None] = shutil.which
 

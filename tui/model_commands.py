@@ -79,13 +79,12 @@ class ModelCommands:
     async def failed(self, error: EdgeServeError) -> None:
         """A model did not come: its terms can be accepted here, all else is said."""
         screen = self._screen
-        accept = screen.desk.accept_license
-        if isinstance(error, LicenseNotAcceptedError) and accept is not None:
+        if isinstance(error, LicenseNotAcceptedError):
             text = f"{error.model} comes under the {error.license_name}:\n{error.url}"
             offers = [Offer("yes", "Accept these terms and fetch it"), Offer("no", "Do not")]
             dialog = ChoiceDialog("Terms of the model", text, offers)
             if await screen.ask_user(dialog) == "yes":
-                accept(error.model)
+                screen.desk.client.accept_license(error.model)
                 screen.switch.use(error.model)
             return
         before = screen.desk.client.model

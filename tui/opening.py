@@ -1,8 +1,9 @@
-"""The first second: the chats are opened, the last one is shown, a model begins to load."""
+"""The first second, and the last: chats are opened and the last one shown; all is kept."""
 
 from __future__ import annotations
 
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 from edgeserve.chats.store import ChatStore
@@ -49,3 +50,15 @@ async def _show_last(screen: ChatWindow, commands: ChatCommands) -> None:
             await commands.open(wanted)
         except ChatNotFoundError:
             return
+
+
+async def close_chats(screen: ChatWindow) -> None:
+    """What goes on is stopped and kept, the draft too."""
+    text, chat = screen.composer.text, screen.talk.chat
+    if chat.id and chat.draft != text:
+        with suppress(ChatsError):
+            await screen.talk.keep_draft(text)
+    await screen.talk.close()
+    await screen.switch.cancel()
+    with suppress(ChatsError):
+        await screen.keeper.close()

@@ -8,7 +8,6 @@ from typing import Any, Protocol, TypeVar
 
 from textual.screen import ModalScreen
 
-from edgeserve.chats.records import Attachment
 from edgeserve.tui.conversation import Conversation
 from edgeserve.tui.desk import Desk
 from edgeserve.tui.keeper import ChatKeeper
@@ -19,14 +18,14 @@ from edgeserve.tui.widgets.cockpit import Cockpit
 from edgeserve.tui.widgets.composer import Composer
 from edgeserve.tui.widgets.notice import Kind, Notice
 from edgeserve.tui.widgets.transcript import Transcript
+from edgeserve.tui.widgets.writing import Writing
 
 T = TypeVar("T")
 
 
 class ChatWindow(Protocol):
-    """`attached` goes with the next message; `editing` is the turn that it is put beside."""
+    """`editing` is the turn that the next message is put beside."""
 
-    attached: list[Attachment]
     editing: str | None
 
     @property
@@ -42,6 +41,8 @@ class ChatWindow(Protocol):
 
     @property
     def composer(self) -> Composer: ...
+    @property
+    def writing(self) -> Writing: ...
     @property
     def transcript(self) -> Transcript: ...
     @property
@@ -74,8 +75,6 @@ class ChatWindow(Protocol):
     def show_branch(self) -> None: ...
 
     def draw_status(self) -> None: ...
-
-    def show_attached(self) -> None: ...
 
     def save_draft(self, text: str) -> None: ...
 

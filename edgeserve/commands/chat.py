@@ -69,16 +69,14 @@ def _is_at_a_terminal() -> bool:
 
 def _chat_on_screen(args: argparse.Namespace, config: Config, terminal: Terminal) -> None:
     from edgeserve.commands.chat_on_screen import open_screen
+    from edgeserve.tui.late_client import LateClient
 
-    client = client_of(args, config)
-    open_screen(
-        client,
-        config,
-        terminal,
-        model=args.model or "",
-        system_prompt=args.system,
-        accept_license=getattr(client, "accept_license", None),
-    )
+    if args.url is not None:
+        client = client_of(args, config)
+    else:
+        client = LateClient(lambda: client_of(args, config), "this machine")
+    model = args.model or ""
+    open_screen(client, config, terminal, model=model, system_prompt=args.system)
 
 
 def client_of(args: argparse.Namespace, config: Config) -> ChatClient:

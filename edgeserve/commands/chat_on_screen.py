@@ -10,8 +10,6 @@ from edgeserve.config import Config
 from edgeserve.terminal import Terminal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from edgeserve.tui.client import ChatClient
 
 
@@ -22,7 +20,6 @@ def open_screen(
     *,
     model: str = "",
     system_prompt: str | None = None,
-    accept_license: Callable[[str], None] | None = None,
 ) -> None:
     """Returns once the user has left. `model` is what answers, "" the one used last; with a
     `system_prompt` a new chat begins.
@@ -42,7 +39,6 @@ def open_screen(
         model=model,
         system_prompt=system_prompt,
         terminal=terminal,
-        accept_license=accept_license,
     )
 
     async def run() -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Sequence
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Coroutine
+from contextlib import AbstractContextManager
 from typing import Any, ClassVar, TypeVar, cast
 
 from textual import events, on
@@ -11,15 +11,12 @@ from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.screen import ModalScreen, Screen
-from textual.timer import Timer
-from textual.widgets import Static, TextArea
+from textual.widgets import Static
 
-from edgeserve.chats.records import Attachment
 from edgeserve.errors import EdgeServeError
 from edgeserve.tui.attachments import attachments_in
 from edgeserve.tui.chat_commands import ChatCommands
-from edgeserve.tui.commands import COMMANDS, parse
-from edgeserve.tui.completing import suggestions_for
+from edgeserve.tui.commands import COMMANDS, is_unknown, parse
 from edgeserve.tui.conversation import Conversation
 from edgeserve.tui.desk import Desk
 from edgeserve.tui.drawing import doing, header_texts, keys_now, turn_views
@@ -27,30 +24,24 @@ from edgeserve.tui.happenings import Happening, TextCame
 from edgeserve.tui.hearing import Hearing
 from edgeserve.tui.keeper import ChatKeeper
 from edgeserve.tui.model_switch import ModelSwitch
-from edgeserve.tui.opening import open_chats
+from edgeserve.tui.opening import close_chats, open_chats
+from edgeserve.tui.pace import Pace
+from edgeserve.tui.widgets import transcript_messages as wanted
 from edgeserve.tui.widgets.chat_list import ChatList
 from edgeserve.tui.widgets.cockpit import Cockpit
 from edgeserve.tui.widgets.composer import Composer
 from edgeserve.tui.widgets.header import ChatHeader
 from edgeserve.tui.widgets.notice import Kind, Notice
 from edgeserve.tui.widgets.status_line import StatusLine
-from edgeserve.tui.widgets.suggestions import Suggestion, Suggestions
 from edgeserve.tui.widgets.transcript import Transcript
-from edgeserve.tui.widgets.transcript_messages import (
-    BranchAsked,
-    CodeCopyAsked,
-    LinkAsked,
-    TokenPointed,
-)
-from edgeserve.tui.wording import cost, size
+from edgeserve.tui.widgets.writing import Writing
+from edgeserve.tui.wording import cost
 
 T = TypeVar("T")
 
 _TICK_S = 0.25
 _OTHERS_S = 1.0
-_DRAFT_S = 0.8
 _AGAIN_S = 2.0
-_PLACEHOLDER = "Ask something. / for commands, @ for a file"
 
 
 class ChatScreen(Screen[None]):
@@ -85,15 +76,12 @@ class ChatScreen(Screen[None]):
         self.switch = ModelSwitch(desk.client, self._hear)
         self.talk = Conversation(desk.client, self.keeper, self.switch, self._hear)
         self.commands = ChatCommands(self)
-        self.attached: list[Attachment] = []
         self.editing: str | None = None
         self.is_open = False
         self._hearing = Hearing(self, self.commands)
         self._note = ""
         self._interrupted_at = 0.0
-        self._draft_timer: Timer | None = None
-        self._rate: float | None = None
-        self._counted = (0, 0.0)
+        self._pace = Pace()
 
     def compose(self) -> ComposeResult:
         yield ChatHeader(id="header")
@@ -103,11 +91,7 @@ class ChatScreen(Screen[None]):
                 yield Static(id="welcome", markup=False)
                 yield Transcript(is_ascii=self.desk.terminal.is_ascii, id="transcript")
                 yield Notice(id="notice")
-                yield Suggestions(id="suggestions")
-                yield Static(id="attached", markup=False)
-                with Horizontal(id="writing"):
-                    yield Static(self.signs.prompt, id="prompt", markup=False)
-                    yield Composer(_PLACEHOLDER, id="composer")
+                yield Writing(self.signs, self.desk.folder, self.commands.arguments, id="writing")
             yield Cockpit(self.signs, id="cockpit")
         yield StatusLine(id="status")
 
@@ -146,6 +130,10 @@ class ChatScreen(Screen[None]):
     def cockpit(self) -> Cockpit:
         return self.query_one(Cockpit)
 
+    @property
+    def writing(self) -> Writing:
+        return self.query_one(Writing)
+
     # --- drawing --------------------------------------------------------------------------------
 
     def say(self, text: str, kind: Kind = "note") -> None:
@@ -172,7 +160,7 @@ class ChatScreen(Screen[None]):
         talk, client = self.talk, self.desk.client
         title, model, is_full = header_texts(talk, client, self.switch, self.signs)
         self.query_one(ChatHeader).show(title, model, is_nearly_full=is_full)
-        text, is_busy = doing(talk, self.switch, self.signs, self._rate)
+        text, is_busy = doing(talk, self.switch, self.signs, self._pace.rate)
         status = self.query_one(StatusLine)
         status.show_doing(self._note or text, is_busy=is_busy and not self._note)
         focused = self.focused
@@ -185,35 +173,22 @@ class ChatScreen(Screen[None]):
             )
         )
 
-    def show_attached(self) -> None:
-        line = self.query_one("#attached", Static)
-        sizes = ((each, len(each.text.encode("utf-8", "replace"))) for each in self.attached)
-        line.update(self.commands.chips([(each.path, size(count)) for each, count in sizes]))
-        line.display = bool(self.attached)
-
     # --- what happens ---------------------------------------------------------------------------
 
     def _hear(self, happening: Happening) -> None:
         if not self.is_mounted:
             return
         if isinstance(happening, TextCame):
+            came = happening
             self.transcript.append(
-                happening.turn_id,
-                happening.text,
-                is_reasoning=happening.is_reasoning,
-                tokens=happening.tokens,
+                came.turn_id, came.text, is_reasoning=came.is_reasoning, tokens=came.tokens
             )
         else:
             self._hearing.hear(happening)
 
     def _tick(self) -> None:
         run = self.talk.answering.run(self.talk.chat.id)
-        count, now = (0 if run is None else len(run.tokens)), self.desk.clock()
-        counted, then = self._counted
-        if run is None or count < counted or not counted:
-            self._rate, self._counted = None, (count, now)
-        elif now - then >= 1:
-            self._rate, self._counted = (count - counted) / (now - then), (count, now)
+        self._pace.saw(0 if run is None else len(run.tokens), self.desk.clock())
         if run is not None or self.switch.loading:
             self.draw_status()
         if self.query_one(Cockpit).display:
@@ -247,21 +222,21 @@ class ChatScreen(Screen[None]):
             command, argument = found
             self.composer.put("")
             self.do(self.commands.do(command.name, argument))
-        elif _is_unknown_command(text):
+        elif is_unknown(text):
             self.say(
                 f"There is no command {text.split()[0]}: / lists them, // begins a text with /"
             )
         elif self.talk.is_answering:
             self.note("still answering: esc stops it, what you wrote stays")
-        elif text.strip() or self.attached:
+        elif text.strip() or self.writing.attached:
             self.composer.put("")
             self.do(self._ask(text))
 
     async def _ask(self, text: str) -> None:
         """What could not be kept stands in the composer again."""
         said = text.removeprefix("/") if text.startswith("//") else text
-        editing, attached = self.editing, list(self.attached)
-        self.editing, self.attached = None, []
+        editing, attached = self.editing, list(self.writing.attached)
+        self.editing, self.writing.attached = None, []
         try:
             attached += attachments_in(said, self.desk.folder)
             self.transcript.action_scroll_end()
@@ -271,75 +246,31 @@ class ChatScreen(Screen[None]):
                 await self.talk.edit(editing, said.strip(), attached or None)
         except EdgeServeError:
             self.composer.put(text)
-            self.editing, self.attached = editing, attached
+            self.editing, self.writing.attached = editing, attached
             raise
         finally:
-            self.show_attached()
+            self.writing.show_attached()
         self.composer.sent_before.add(text)
         self.notice.dismiss()
         self.save_draft("")
 
-    @on(TextArea.Changed, "#composer")
+    @on(Writing.Typed)
     def _typed(self) -> None:
         self._note = ""
         if self.notice.kind == "note":
             self.notice.dismiss()
-        row, _ = self.composer.cursor_location
-        found = suggestions_for(
-            self.composer.before_cursor, row == 0, self.desk.folder, self.commands.arguments
-        )
-        self.offer(found)
-        if self._draft_timer is not None:
-            self._draft_timer.stop()
-        self._draft_timer = self.set_timer(_DRAFT_S, self._rested)
 
-    @on(Composer.Replaced)
-    def _replaced(self) -> None:
-        self.offer(())
-
-    def offer(self, found: Sequence[Suggestion]) -> None:
-        self.query_one(Suggestions).offer(found)
-        self.composer.is_suggesting = bool(found)
-
-    @on(Composer.Moved)
-    def _moved(self, event: Composer.Moved) -> None:
-        self.query_one(Suggestions).move(event.step)
-
-    @on(Composer.Completed)
-    def _completed(self, event: Composer.Completed) -> None:
-        marked = self.query_one(Suggestions).marked
-        if marked is None:
-            return
-        typed = self.composer.before_cursor[-marked.replaces :]
-        if event.sends and marked.text.rstrip() == typed.rstrip():
-            self.offer(())
-            self._sent(Composer.Sent(self.composer.text))
-            return
-        self.composer.replace_before_cursor(marked.replaces, marked.text)
-
-    @on(Composer.LongPaste)
-    def _pasted(self, event: Composer.LongPaste) -> None:
-        number = 1 + sum(each.path.startswith("pasted") for each in self.attached)
-        name = "pasted" if number == 1 else f"pasted {number}"
-        self.attached.append(Attachment(name, event.text.replace("\r\n", "\n").replace("\r", "\n")))
-        self.show_attached()
-
-    @on(Composer.DetachAsked)
-    def _drop_attachment(self) -> None:
-        if self.attached:
-            self.attached.pop()
-            self.show_attached()
+    @on(Writing.Rested)
+    def _rested(self, event: Writing.Rested) -> None:
+        """The draft is kept, and what it would cost is said."""
+        text = event.text
+        self.save_draft(text)
+        if text.strip() and not self.talk.is_answering and not text.startswith("/"):
+            self.do(self._tell_cost(text), group="cost")
 
     @on(Composer.EditorAsked)
     def _editor(self) -> None:
         self.do(self.commands.do("editor"))
-
-    def _rested(self) -> None:
-        """Nothing was typed for a moment: the draft is kept, and what it would cost is said."""
-        text = self.composer.text
-        self.save_draft(text)
-        if text.strip() and not self.talk.is_answering and not text.startswith("/"):
-            self.do(self._tell_cost(text), group="cost")
 
     async def _tell_cost(self, text: str) -> None:
         found = await self.talk.cost(text)
@@ -392,14 +323,7 @@ class ChatScreen(Screen[None]):
 
     async def leave(self) -> None:
         """Everything is stopped and kept, then the program ends."""
-        text = self.composer.text
-        if self.talk.chat.id and self.talk.chat.draft != text:
-            with suppress(EdgeServeError):
-                await self.talk.keep_draft(text)
-        await self.talk.close()
-        await self.switch.cancel()
-        with suppress(EdgeServeError):
-            await self.keeper.close()
+        await close_chats(self)
         self._program.exit()
 
     def save_draft(self, text: str) -> None:
@@ -417,7 +341,7 @@ class ChatScreen(Screen[None]):
         if self.talk.is_answering:
             self.do(self.talk.stop())
         elif self.composer.is_suggesting:
-            self.offer(())
+            self.writing.offer(())
         elif not self.notice.dismiss() and not self.commands.leave_edit():
             self.remove_class("-show-list")
             self._note = ""
@@ -441,30 +365,27 @@ class ChatScreen(Screen[None]):
         self.note("ctrl+c again to leave")
 
     def action_page(self, step: int) -> None:
-        if step < 0:
-            self.transcript.action_page_up()
-        else:
-            self.transcript.action_page_down()
+        (self.transcript.action_page_up if step < 0 else self.transcript.action_page_down)()
 
     def on_descendant_focus(self, _: events.DescendantFocus) -> None:
         self.draw_status()
 
     # --- transcript and list --------------------------------------------------------------------
 
-    @on(BranchAsked)
-    def _branch(self, event: BranchAsked) -> None:
+    @on(wanted.BranchAsked)
+    def _branch(self, event: wanted.BranchAsked) -> None:
         self.do(self.commands.step_branch(event.turn_id, event.step))
 
-    @on(CodeCopyAsked)
-    def _copy_code(self, event: CodeCopyAsked) -> None:
+    @on(wanted.CodeCopyAsked)
+    def _copy_code(self, event: wanted.CodeCopyAsked) -> None:
         self.do(self.commands.copy_text(event.text))
 
-    @on(LinkAsked)
-    def _link(self, event: LinkAsked) -> None:
+    @on(wanted.LinkAsked)
+    def _link(self, event: wanted.LinkAsked) -> None:
         self.note(f"link: {event.url}")
 
-    @on(TokenPointed)
-    def _token(self, event: TokenPointed) -> None:
+    @on(wanted.TokenPointed)
+    def _token(self, event: wanted.TokenPointed) -> None:
         self.query_one(Cockpit).show_token(event.token)
 
     @on(ChatList.Opened)
@@ -479,10 +400,3 @@ class ChatScreen(Screen[None]):
     @on(ChatList.Asked)
     def _asked(self, event: ChatList.Asked) -> None:
         self.do(self.commands.do_with_chat(event.command, event.chat_id))
-
-
-def _is_unknown_command(text: str) -> bool:
-    """A path that is asked about is none: it has another slash, or more lines follow."""
-    word = text.split(maxsplit=1)[0] if text.strip() else ""
-    is_one_line = "\n" not in text.strip()
-    return is_one_line and len(word) > 1 and word.startswith("/") and "/" not in word[1:]
