@@ -59,6 +59,7 @@ class CommandModule(Protocol):
 COMMANDS = {
     "chat": Command("edgeserve.commands.chat", "chat with a model in the terminal"),
     "run": Command("edgeserve.commands.run", "answer a prompt, streaming"),
+    "replay": Command("edgeserve.commands.replay", "answer a chat again, and compare"),
     "serve": Command("edgeserve.commands.serve", "serve a model behind OpenAI's API"),
     "pull": Command("edgeserve.commands.pull", "fetch a model"),
     "list": Command("edgeserve.commands.list", "print the models on this machine, and known ones"),

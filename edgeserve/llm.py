@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Unpack
 
-from edgeserve.build import load_model
+from edgeserve.build import LoadedModel, load_model
 from edgeserve.config import Config
 from edgeserve.engine.accounting import EngineStats
 from edgeserve.engine.live_request import Request
@@ -105,6 +105,16 @@ class LLM:
     def default_sampling(self) -> SamplingDefaults:
         """What stands in for sampling fields that a call leaves out."""
         return self._model.defaults
+
+    @property
+    def model(self) -> LoadedModel:
+        """What was loaded."""
+        return self._model
+
+    @property
+    def requests(self) -> RequestBuilder:
+        """Makes requests of prompts and conversations."""
+        return self._requests
 
     @property
     def has_chat_template(self) -> bool:

