@@ -60,5 +60,6 @@ class LateClient:
     async def made(self) -> ChatClient:
         if self._making is None:
             self._making = asyncio.create_task(asyncio.to_thread(self._make))
-        client = self._client = await asyncio.shield(self._making)
+        client = await asyncio.shield(self._making)
+        self._client = client
         return client
