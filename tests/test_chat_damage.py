@@ -170,6 +170,23 @@ def test_a_row_that_makes_no_sense_is_mended(path: Path) -> None:
         assert [len(texts) for texts in held(store).values()] == [4, 4]
 
 
+def test_what_followed_a_lost_turn_follows_the_one_before_it(path: Path) -> None:
+    filled(path, 1)
+    with sqlite3.connect(path) as connection:
+        connection.execute("DELETE FROM turns WHERE seq = 2")
+        connection.execute("UPDATE turns SET state = 'streaming' WHERE seq = 4")
+    path.with_name("chats.db.damage-met").touch()
+    with ChatStore(path) as store:
+        (chat,) = store.chats()
+        turns = store.branch(chat.leaf_id)
+        assert [turn.text.split(" x")[0] for turn in turns] == [
+            "chat 0 turn 0",
+            "chat 0 turn 2",
+            "chat 0 turn 3",
+        ]
+        assert turns[-1].state is TurnState.INTERRUPTED
+
+
 def test_damage_that_is_met_in_the_middle_is_repaired_on_the_spot(path: Path) -> None:
     said = filled(path)
     with ChatStore(path) as store:

@@ -14,7 +14,7 @@ import pytest
 
 from edgeserve.chats.records import TurnState
 from edgeserve.chats.store import ChatStore
-from edgeserve.errors import ChatNotFoundError
+from edgeserve.errors import ChatNotFoundError, ChatsBusyError
 
 _ADDS = """
 import sys
@@ -131,6 +131,19 @@ def test_a_live_answer_of_another_window_is_left_alone_even_when_suspended(path:
         with pytest.raises(ChatNotFoundError):
             store.write(turn_id, "mine now")
         process.send_signal(signal.SIGCONT)
+
+
+def test_a_write_waits_for_the_one_before_it_and_sees_it(path: Path) -> None:
+    with ChatStore(path) as mine, ChatStore(path, busy_timeout_s=0.05) as other:
+        chat = mine.new_chat()
+        # A transaction that writes holds the file from its beginning: what it read stays true.
+        with (
+            mine._database.writing(),  # pyright: ignore[reportPrivateUsage]
+            pytest.raises(ChatsBusyError),
+        ):
+            other.change(chat.id, settings={"top_k": 1})
+        other.change(chat.id, settings={"top_k": 1})
+        assert mine.change(chat.id, settings={"seed": 2}).settings == {"seed": 2, "top_k": 1}
 
 
 def test_a_closed_store_leaves_no_answer_under_way(path: Path) -> None:
