@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from collections.abc import Awaitable, Callable, Sequence
 
 from textual.app import App, ComposeResult
 from textual.message import Message
 from textual.pilot import Pilot
+from textual.selection import SELECT_ALL
 
 from edgeserve.chats.records import TurnState
 from edgeserve.tui.client import TokenFact
@@ -128,3 +131,81 @@ def test_tokens_are_tinted_and_pointed_at() -> None:
         assert any("one two" in line for line in seen(app))
 
     drive([said("one two", tokens=tokens)], script)
+
+
+LONG = [
+    said("\n\n".join(f"turn {i} paragraph {n}" for n in range(9)), id=str(i)) for i in range(40)
+]
+
+
+def test_text_that_comes_below_does_not_move_what_is_read() -> None:
+    async def script(app: Screen, pilot: Pilot[None]) -> None:
+        await pilot.press("home")
+        before = seen(app)
+        app.transcript.append("39", "\n\nmore\n\nand more")
+        await settled(app, pilot)
+        assert seen(app)[:-1] == before[:-1]
+        assert "new text below" in seen(app)[-1]
+        await pilot.press("end")
+        assert any("and more" in line for line in seen(app))
+
+    drive(LONG, script)
+
+
+def test_another_width_keeps_the_text_at_the_top() -> None:
+    async def script(app: Screen, pilot: Pilot[None]) -> None:
+        await settled(app, pilot)
+        app.transcript.scroll_to(y=200, animate=False)
+        await pilot.pause()
+        before = seen(app)[0]
+        await pilot.resize_terminal(60, 24)
+        await settled(app, pilot)
+        assert seen(app)[0] == before
+
+    drive(LONG, script)
+
+
+def test_a_selection_is_the_text_without_bars_and_breaks() -> None:
+    text = "- a point that is long enough to be wrapped at this width\n\n```\nx\n```"
+
+    async def script(app: Screen, _: Pilot[None]) -> None:
+        selected = app.transcript.get_selection(SELECT_ALL)
+        assert selected is not None
+        assert "• a point that is long enough to be wrapped at this width\n" in selected[0]
+        assert "\nx\n" in selected[0]
+        assert "▎" not in selected[0]
+
+    drive([said(text)], script, size=(30, 24))
+
+
+def test_reasoning_folds_and_unfolds() -> None:
+    async def script(app: Screen, pilot: Pilot[None]) -> None:
+        assert any(line.endswith("thought for 2 s ▸") for line in seen(app))
+        assert not any("hidden thought" in line for line in seen(app))
+        await pilot.press("up", "enter")
+        assert any("│ hidden thought" in line for line in seen(app))
+
+    drive([said("so", reasoning="hidden thought", reasoning_note="2 s")], script)
+
+
+def test_copied_code_keeps_its_tabs_and_no_control() -> None:
+    async def script(app: Screen, _: Pilot[None]) -> None:
+        assert app.transcript.code_blocks("a") == ["all:\n\tmake ␛[2J"]
+
+    drive([said("```make\nall:\n\tmake \x1b[2J\n```")], script)
+
+
+def test_turns_of_another_chat_are_freed_without_a_collection() -> None:
+    async def script(app: Screen, pilot: Pilot[None]) -> None:
+        await settled(app, pilot)
+        gone = weakref.ref(app.transcript._stack.turns[0])
+        gc.collect()
+        gc.disable()
+        try:
+            app.transcript.show([said("another", id="x")])
+            await pilot.pause()
+            assert gone() is None
+        finally:
+            gc.enable()
+
+    drive(LONG[:3], script)

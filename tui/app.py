@@ -9,6 +9,7 @@ from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
+from edgeserve.tui.collecting import collect_seldom
 from edgeserve.tui.commands import COMMANDS
 from edgeserve.tui.desk import Desk
 from edgeserve.tui.screens.chat_screen import ChatScreen
@@ -37,6 +38,9 @@ class EdgeServeApp(App[None]):
 
     def get_default_screen(self) -> Screen[None]:
         return self.chat
+
+    def on_ready(self) -> None:
+        collect_seldom()
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """The palette has what the slash has."""

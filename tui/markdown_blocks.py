@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from functools import partial
+from functools import cache, partial
 from typing import Literal
 
 from markdown_it import MarkdownIt
@@ -41,6 +41,7 @@ class Block:
     begins: bool = True
 
 
+@cache
 def parser() -> MarkdownIt:
     """CommonMark with tables, task lists aside. HTML is text; a link's target is where it is used,
     because one that is defined further down would change blocks that are done."""

@@ -89,7 +89,7 @@ class TurnParts:
         if view == self.view:
             return
         if view.role == self.view.role and view.text.startswith(self.view.text):
-            self._body.source.feed(view.text[len(self.view.text) :])
+            self._body.feed(view.text[len(self.view.text) :])
         else:
             self._body = _Body(view, self._drawer.look)
         if view.reasoning != self.view.reasoning:
@@ -98,12 +98,16 @@ class TurnParts:
         self.view = view
         self.refresh()
 
+    def drop(self) -> None:
+        """Lets go of what refers back to it: nobody shows this turn any more."""
+        self._parts = []
+        self._body = _Body(self.view, self._drawer.look)
+
     def redraw(self, drawer: MarkdownLines, width: int) -> None:
         """Another width or look: nothing is drawn until it is asked for."""
         self._drawer = drawer
         self._width = width
-        for part in self._body.settled:
-            part.forget(width)
+        self._body.forget(width)
         self.refresh()
 
     def refresh(self) -> None:
@@ -113,15 +117,12 @@ class TurnParts:
         if not self.is_folded:
             blocks = [*self._thought.settled, *self._thought.unsettled()]
             parts += [self._made(self._thought_lines(block), block.text) for block in blocks]
-        if self.shows_tokens and self.view.tokens:
+        if not self._body.is_read:
+            parts.append(self._made(lambda _: [], self.view.text))
+        elif self.shows_tokens and self.view.tokens:
             parts.append(self._made(self._token_lines, self.view.text))
         else:
-            settled = self._body.settled
-            for block in self._body.source.settled[len(settled) :]:
-                settled.append(self._block_part(block, is_first=not settled))
-            parts += settled
-            for i, block in enumerate(self._body.source.unsettled()):
-                parts.append(self._block_part(block, is_first=not settled and i == 0))
+            parts += self._body.parts(self._block_part)
         parts.append(self._made(self._foot))
         self._parts = parts
         self._num_measured = 0
@@ -129,17 +130,19 @@ class TurnParts:
 
     def ensure(self, first: int, last: int) -> bool:
         """Draws the parts that have lines `first` to `last`; whether a height changed."""
+        before = self.offsets
+        self._read()
         for part in self._parts[max(0, bisect_right(self.offsets, first) - 1) :]:
             if first > last:
                 break
             part.lines(self._width)
             first += part.height
-        before = self.offsets
         self._measure()
         return self.offsets != before
 
     def measure_one(self) -> bool:
         """Measures one part whose height is a guess; False if there is none."""
+        self._read()
         while self._num_measured < len(self._parts):
             part = self._parts[self._num_measured]
             self._num_measured += 1
@@ -165,10 +168,15 @@ class TurnParts:
         index = min(place[0], len(self._parts) - 1)
         return self.offsets[index] + int(place[1] * self._parts[index].height + 0.001)
 
+    def _read(self) -> None:
+        if not self._body.is_read:
+            self._body.read(self.view.text)
+            self.refresh()
+
     def _take(self) -> None:
         if self._text or self._reasoning or self._tokens:
             text, thought = "".join(self._text), "".join(self._reasoning)
-            self._body.source.feed(text)
+            self._body.feed(text)
             self._thought.feed(thought)
             self.view = replace(
                 self.view,
@@ -184,7 +192,7 @@ class TurnParts:
     def _made(self, draw: Callable[[int], list[Line]], text: str = "") -> Part:
         return Part(draw, text, self._width)
 
-    def _block_part(self, block: Block, *, is_first: bool) -> Part:
+    def _block_part(self, block: Block, is_first: bool) -> Part:
         gap = [] if is_first or not block.begins else [BLANK]
         return self._made(lambda width: [*gap, *self._drawer.block(block, width)], block.text)
 
@@ -209,11 +217,40 @@ class TurnParts:
 
 
 class _Body:
-    """A turn's text in blocks, and the parts of those that never change again. What a person wrote
-    means its lines; what a model wrote is Markdown."""
+    """A turn's text in blocks and their parts, read when somebody looks. What a person wrote means
+    its lines; what a model wrote is Markdown."""
 
     def __init__(self, view: TurnView, look: Look) -> None:
         kind = PlainSource if view.role == "user" else MarkdownSource
-        self.source: PlainSource | MarkdownSource = kind(is_ascii=look.marks.is_ascii)
-        self.source.feed(view.text)
-        self.settled: list[Part] = []
+        self._source: PlainSource | MarkdownSource = kind(is_ascii=look.marks.is_ascii)
+        self._settled: list[Part] = []
+        self._tail: list[tuple[Block, Part]] = []
+        self._is_stale = False  # text came since the parts were made
+        self.is_read = not view.text
+
+    def feed(self, text: str) -> None:
+        if text and self.is_read:
+            self._source.feed(text)
+            self._is_stale = True
+
+    def read(self, text: str) -> None:
+        self.is_read = True
+        self.feed(text)
+
+    def parts(self, make: Callable[[Block, bool], Part]) -> list[Part]:
+        """Those of settled blocks stay; a last one's stays while its block does."""
+        if self._is_stale:
+            self._is_stale = False
+            for block in self._source.settled[len(self._settled) :]:
+                self._settled.append(make(block, not self._settled))
+            before = self._tail
+            self._tail = []
+            for i, block in enumerate(self._source.unsettled()):
+                same = i < len(before) and before[i][0] == block
+                part = before[i][1] if same else make(block, not self._settled and i == 0)
+                self._tail.append((block, part))
+        return [*self._settled, *(part for _, part in self._tail)]
+
+    def forget(self, width: int) -> None:
+        for part in [*self._settled, *(part for _, part in self._tail)]:
+            part.forget(width)

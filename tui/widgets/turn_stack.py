@@ -48,7 +48,9 @@ class TurnStack:
         """Shows these turns and no others. Returns where `place` is now, None if it is gone."""
         known = {turn.view.id: turn for turn in self.turns}
         top = None if place is None else self.turns[place.turn].view.id
-        self.turns = [known.get(view.id) or make(view) for view in views]
+        self.turns = [known.pop(view.id, None) or make(view) for view in views]
+        for gone in known.values():
+            gone.drop()
         for turn, view in zip(self.turns, views, strict=True):
             turn.change(view)
         index = None if top is None else self.index_of(top)
