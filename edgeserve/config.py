@@ -105,6 +105,11 @@ class Config:
         )
 
 
+def process_environment() -> Mapping[str, str]:
+    """The variables of this process, for a value that is made of others than a Config's."""
+    return os.environ
+
+
 def keep_numpy_to_one_thread() -> None:
     """For a program that has not imported numpy, and multiplies nothing with it: its threads would
     spin beside ours when they start."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import sys
 from collections.abc import Mapping
@@ -25,9 +24,8 @@ class Terminal:
 
     @classmethod
     def from_environment(
-        cls, environ: Mapping[str, str] | None = None, *, platform: str = sys.platform
+        cls, environ: Mapping[str, str], *, platform: str = sys.platform
     ) -> Terminal:
-        environ = os.environ if environ is None else environ
         term = environ.get("TERM", "")
         chosen = environ.get("VISUAL") or environ.get("EDITOR") or ""
         fallback = "notepad" if platform == "win32" else "vi"

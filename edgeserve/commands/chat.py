@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edgeserve.commands.engine_arguments import add_engine_arguments, engine_fields
-from edgeserve.config import Config, keep_numpy_to_one_thread
+from edgeserve.config import Config, keep_numpy_to_one_thread, process_environment
 from edgeserve.errors import ChatsError, InvalidRequestError, ModelNotFoundError
 from edgeserve.terminal import Terminal
 
@@ -51,7 +51,7 @@ def run(args: argparse.Namespace, config: Config) -> int:
         raise InvalidRequestError("--system", args.system, "left out with --continue")
     if args.device != "oracle":
         keep_numpy_to_one_thread()
-    terminal = Terminal.from_environment()
+    terminal = Terminal.from_environment(process_environment())
     if not args.plain and not terminal.is_dumb and _is_at_a_terminal():
         _chat_on_screen(args, config, terminal)
         return 0
