@@ -37,7 +37,9 @@ class _Server(uvicorn.Server):
     async def on_tick(self, counter: int) -> bool:
         if counter % _TICKS_A_LOOK == 0:
             now = asyncio.get_running_loop().time()
-            for connection in tuple(self.server_state.connections):
+            # Of other protocols there are types only where their libraries are installed.
+            connections = cast("set[object]", self.server_state.connections)
+            for connection in tuple(connections):
                 if isinstance(connection, Connection):
                     connection.look(now)
         return await super().on_tick(counter)
