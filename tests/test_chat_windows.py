@@ -123,6 +123,8 @@ def test_a_killed_process_leaves_what_it_wrote(path: Path) -> None:
 @pytest.mark.skipif(os.name == "nt", reason="SIGSTOP is POSIX")
 def test_a_live_answer_of_another_window_is_left_alone_even_when_suspended(path: Path) -> None:
     with streaming(path, 2) as (process, turn_id, written), ChatStore(path) as store:
+        assert process.stdout is not None
+        process.stdout.readline()  # in the middle of a write it would hold the file
         process.send_signal(signal.SIGSTOP)
         assert store.recover() == []
         turn = store.turn(turn_id)
