@@ -23,7 +23,7 @@ class Person(BaseModel):
     kind: int | None
 
 
-class Never(BaseModel):
+class Never(BaseModel, extra="forbid"):
     yes: bool
 
     @field_validator("yes")

@@ -313,7 +313,7 @@ def test_only_events_with_text_are_pieces() -> None:
         (httpx.ReadTimeout("no bytes"), FailureKind.TIMEOUT, "no bytes"),
         (httpx.RemoteProtocolError("cut"), FailureKind.BROKEN, "cut"),
         ("data: {oops\n\n", FailureKind.MALFORMED, "JSON is malformed"),
-        (event({"choices": 3}), FailureKind.MALFORMED, "Expected `array`, got `int`"),
+        (event({"choices": 3}), FailureKind.MALFORMED, "got `int` - at `$.choices`"),
         (event({"error": {"message": "out of luck"}}), FailureKind.ERROR_EVENT, "out of luck"),
         ("", FailureKind.UNFINISHED, "no finish_reason and no [DONE]"),
     ],

@@ -209,3 +209,20 @@ def test_turns_of_another_chat_are_freed_without_a_collection() -> None:
             gc.enable()
 
     drive(LONG[:3], script)
+
+
+def test_no_letter_lies_under_the_scrollbar() -> None:
+    words = [f"w{n:03}" for n in range(400)]
+
+    async def script(app: Screen, pilot: Pilot[None]) -> None:
+        await pilot.pause()
+        assert app.transcript.show_vertical_scrollbar
+        strips = app.screen._compositor.render_strips()
+        lines = ["".join(segment.text for segment in line) for line in strips]
+        drawn = [word for line in lines for word in line.split() if word.startswith("w")]
+        last = words.index(drawn[-1])
+        assert drawn == words[last - len(drawn) + 1 : last + 1]
+        assert last == 399
+
+    # 5 cells a word: with the bar's column words would fill the line to its end.
+    drive([said(" ".join(words))], script, size=(41, 24))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from textual import events
+
 from edgeserve.terminal import Terminal
 from tests.chat_app import Table, drive
 
@@ -141,3 +143,15 @@ def test_what_the_editor_left_is_in_the_composer():
 
     script = "import sys, pathlib; p = pathlib.Path(sys.argv[1]); p.write_text(p.read_text() + '!')"
     assert edited((sys.executable, "-c", script), "Hello") == "Hello!"
+
+
+def test_keys_that_come_in_a_burst_keep_their_order(tmp_path: Path):
+    """As a slow machine sees fast typing: Enter must not overtake what was typed before it."""
+
+    async def body(table: Table) -> None:
+        for letter in "hello":
+            table.app.post_message(events.Key(letter, letter))
+        table.app.post_message(events.Key("enter", "\r"))
+        await table.until(lambda: table.texts()[:1] == ["hello"])
+
+    drive(tmp_path, body)

@@ -4,10 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import msgspec
 
+from edgeserve.completion_chunks import (
+    CHUNK,
+    AnswerDetails,
+    Choice,
+    Delta,
+    Logprobs,
+    Progress,
+    PromptDetails,
+    ServerTimings,
+    Token,
+    UsageCounts,
+)
 from edgeserve.errors import AnswerBrokenError
 from edgeserve.remote_models import error_message
 from edgeserve.tui.client import (
@@ -23,72 +34,6 @@ from edgeserve.tui.reading_pace import ReadingPace
 DONE = b"[DONE]"
 
 
-class _Likely(msgspec.Struct):
-    token: str
-    logprob: float
-
-
-class _Token(_Likely):
-    top_logprobs: list[_Likely] | None = None
-
-
-class _Logprobs(msgspec.Struct):
-    content: list[_Token] | None = None
-
-
-class _Delta(msgspec.Struct):
-    content: str | None = None
-    reasoning_content: str | None = None
-    reasoning: str | None = None
-
-
-class _Choice(msgspec.Struct):
-    delta: _Delta | None = None
-    finish_reason: str | None = None
-    logprobs: _Logprobs | None = None
-
-
-class _PromptDetails(msgspec.Struct):
-    cached_tokens: int | None = None
-
-
-class _AnswerDetails(msgspec.Struct):
-    reasoning_tokens: int | None = None
-    accepted_prediction_tokens: int | None = None
-    rejected_prediction_tokens: int | None = None
-
-
-class _Usage(msgspec.Struct):
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-    prompt_tokens_details: _PromptDetails | None = None
-    completion_tokens_details: _AnswerDetails | None = None
-
-
-class _Timings(msgspec.Struct):
-    predicted_per_second: float | None = None
-    draft_n: int | None = None
-    draft_n_accepted: int | None = None
-
-
-class _Progress(msgspec.Struct):
-    total: int
-    processed: int
-    cache: int = 0
-    time_ms: float = 0.0
-
-
-class _Chunk(msgspec.Struct):
-    choices: list[_Choice] | None = None
-    usage: _Usage | None = None
-    timings: _Timings | None = None
-    prompt_progress: _Progress | None = None
-    error: Any = None
-
-
-_CHUNK = msgspec.json.Decoder(_Chunk)
-
-
 class ChunkReader:
     """What has come of one answer. `clock` gives seconds."""
 
@@ -101,11 +46,11 @@ class ChunkReader:
         self._last_at = self._asked_at
         self._pace = ReadingPace()
         self._is_reading = False
-        self._progress: _Progress | None = None
+        self._progress: Progress | None = None
         self._facts: list[TokenFact] = []
         self._num_facts = 0
-        self._usage = _Usage()
-        self._timings = _Timings()
+        self._usage = UsageCounts()
+        self._timings = ServerTimings()
         self._finish_reason: str | None = None
 
     @property
@@ -120,7 +65,7 @@ class ChunkReader:
     def take(self, data: bytes) -> Sequence[AnswerEvent]:
         """One event's data. Raises AnswerBrokenError where it tells of an error, or nothing."""
         try:
-            chunk = _CHUNK.decode(data)
+            chunk = CHUNK.decode(data)
         except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
             raise AnswerBrokenError(self._url, f"it sent what is no answer ({error})") from None
         if chunk.error is not None:
@@ -148,8 +93,8 @@ class ChunkReader:
 
     def _end(self, reason: FinishReason) -> AnswerEnd:
         usage, timings = self._usage, self._timings
-        details = usage.completion_tokens_details or _AnswerDetails()
-        cached = (usage.prompt_tokens_details or _PromptDetails()).cached_tokens
+        details = usage.completion_tokens_details or AnswerDetails()
+        cached = (usage.prompt_tokens_details or PromptDetails()).cached_tokens
         progress = self._progress
         accepted = timings.draft_n_accepted or details.accepted_prediction_tokens or 0
         drafted = timings.draft_n or accepted + (details.rejected_prediction_tokens or 0)
@@ -178,7 +123,7 @@ class ChunkReader:
         seconds = self._last_at - self._first_at
         return (num_tokens - 1) / seconds if seconds > 0 else None
 
-    def _reading(self, progress: _Progress) -> PromptReading:
+    def _reading(self, progress: Progress) -> PromptReading:
         if not self._is_reading:
             self._is_reading = True
             self._pace.note(progress.cache, 0.0)
@@ -187,12 +132,12 @@ class ChunkReader:
         left = self._pace.seconds_left(progress.total)
         return PromptReading(progress.total, progress.cache, progress.processed, left)
 
-    def _pieces(self, choice: _Choice) -> Sequence[AnswerPiece]:
+    def _pieces(self, choice: Choice) -> Sequence[AnswerPiece]:
         self._finish_reason = choice.finish_reason or self._finish_reason
-        tokens = (choice.logprobs or _Logprobs()).content or []
+        tokens = (choice.logprobs or Logprobs()).content or []
         self._facts += [_fact(token) for token in tokens]
         self._num_facts += len(tokens)
-        delta = choice.delta or _Delta()
+        delta = choice.delta or Delta()
         texts = [
             (text, is_reasoning)
             for text, is_reasoning in (
@@ -211,7 +156,7 @@ class ChunkReader:
         return [*pieces, AnswerPiece(*texts[-1], tokens=facts)]
 
 
-def _fact(token: _Token) -> TokenFact:
+def _fact(token: Token) -> TokenFact:
     likely = tuple((each.token, _share(each.logprob)) for each in token.top_logprobs or ())
     return TokenFact(token.token, _share(token.logprob), likely)
 

@@ -370,8 +370,6 @@ class ChatScreen(Screen[None]):
     def on_descendant_focus(self, _: events.DescendantFocus) -> None:
         self.draw_status()
 
-    # --- transcript and list --------------------------------------------------------------------
-
     @on(wanted.BranchAsked)
     def _branch(self, event: wanted.BranchAsked) -> None:
         self.do(self.commands.step_branch(event.turn_id, event.step))

@@ -5,10 +5,10 @@ It says in messages what was typed and sent; what that means is the screen's.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 from textual import events
-from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.widgets import TextArea
 
@@ -22,16 +22,20 @@ class Composer(TextArea):
     """Enter sends, Ctrl+J and Alt+Enter begin a line. `is_suggesting` while completions are shown:
     then arrows, Tab and Enter are theirs."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "send", show=False, priority=True),
-        Binding("ctrl+j,alt+enter,shift+enter", "newline", show=False, priority=True),
-        Binding("up", "up", show=False, priority=True),
-        Binding("down", "down", show=False, priority=True),
-        Binding("tab", "complete", show=False, priority=True),
-        Binding("ctrl+x", "chord", show=False, priority=True),
-        Binding("ctrl+e", "end_or_editor", show=False, priority=True),
-        Binding("ctrl+underscore", "undo", show=False),
-    ]
+    # Not bindings with priority: those are looked at before keys that were typed earlier have
+    # arrived here, and a question would be sent without its end.
+    ACTIONS: ClassVar[Mapping[str, str]] = {
+        "enter": "send",
+        "ctrl+j": "newline",
+        "alt+enter": "newline",
+        "shift+enter": "newline",
+        "up": "up",
+        "down": "down",
+        "tab": "complete",
+        "ctrl+x": "chord",
+        "ctrl+e": "end_or_editor",
+        "ctrl+underscore": "undo",
+    }
 
     class Sent(Message):
         def __init__(self, text: str) -> None:
@@ -154,9 +158,15 @@ class Composer(TextArea):
         super().action_delete_left()
 
     async def _on_key(self, event: events.Key) -> None:
+        action = self.ACTIONS.get(event.key)
+        if action is not None:
+            event.stop()
+            event.prevent_default()
+            await self.run_action(action)
+        else:
+            await super()._on_key(event)
         if event.key != "ctrl+x":
             self._chord = False
-        await super()._on_key(event)
 
     async def _on_paste(self, event: events.Paste) -> None:
         text = event.text

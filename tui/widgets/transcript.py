@@ -219,8 +219,10 @@ class Transcript(ScrollView, can_focus=True):
     # --- events ----------------------------------------------------------------------------------
 
     def on_resize(self, _: events.Resize) -> None:
-        if self.size.width != self._width:
-            self._width = self.size.width
+        # The bar's column is kept free while there is no bar.
+        width = max(0, self.outer_size.width - self.scrollbar_size_vertical)
+        if width != self._width:
+            self._width = width
             self.screen.clear_selection()
             self._redraw()
         else:
@@ -367,12 +369,12 @@ class Transcript(ScrollView, can_focus=True):
             strip = self.render_line(y)
             for line_filter in filters:
                 strip = strip.apply_filter(line_filter, background)
-            strips.append(strip.crop(crop.x, crop.right))
+            strips.append(strip.crop_extend(crop.x, crop.right, self._strips.base))
         return strips
 
     def render_line(self, y: int) -> Strip:
         at = self.scroll_offset.y + y
-        width = self.size.width
+        width = self._width
         if self._has_new_below and y == self.size.height - 1:
             return self._strips.hint(width)
         if at >= self._stack.height or not self._stack.turns:

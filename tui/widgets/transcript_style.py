@@ -28,6 +28,7 @@ Transcript {
     overflow-x: hidden;
     overflow-y: auto;
     scrollbar-size-vertical: 1;
+    scrollbar-gutter: stable;
     & > .transcript--dim { color: $text-muted; }
     & > .transcript--heading { color: $text-accent; text-style: bold; }
     & > .transcript--strong { text-style: bold; }

@@ -6,12 +6,12 @@ Never raises for what a server does: whatever goes wrong is a Failure in the exc
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import httpx
 import msgspec
 
 from edgeserve.bench.load.exchange import Exchange, Failure, FailureKind, Usage
+from edgeserve.completion_chunks import CHUNK, Choice, UsageCounts
 from edgeserve.errors import InvalidRequestError
 from edgeserve.event_stream import events
 from edgeserve.frozen import frozen
@@ -55,36 +55,6 @@ class Place:
     due: float
 
 
-class _TokenDetails(msgspec.Struct):
-    cached_tokens: int | None = None
-
-
-class _UsagePart(msgspec.Struct):
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    prompt_tokens_details: _TokenDetails | None = None
-
-
-class _Delta(msgspec.Struct):
-    content: str | None = None
-    reasoning_content: str | None = None
-    reasoning: str | None = None
-
-
-class _Choice(msgspec.Struct):
-    delta: _Delta | None = None
-    finish_reason: str | None = None
-
-
-class _Chunk(msgspec.Struct):
-    choices: list[_Choice] = []
-    usage: _UsagePart | None = None
-    error: Any = None
-
-
-_CHUNK = msgspec.json.Decoder(_Chunk)
-
-
 class _Answer:
     """What has come so far."""
 
@@ -102,7 +72,7 @@ class _Answer:
             self.is_done = True
             return
         try:
-            chunk = _CHUNK.decode(data)
+            chunk = CHUNK.decode(data)
         except msgspec.MsgspecError as error:
             self.failure = Failure(FailureKind.MALFORMED, str(error))
             return
@@ -110,10 +80,10 @@ class _Answer:
             self.failure = Failure(FailureKind.ERROR_EVENT, error_message(data))
         if chunk.usage is not None:
             self.usage = _usage(chunk.usage)
-        for choice in chunk.choices:
+        for choice in chunk.choices or ():
             self._take_choice(choice, now)
 
-    def _take_choice(self, choice: _Choice, now: float) -> None:
+    def _take_choice(self, choice: Choice, now: float) -> None:
         self.finish_reason = choice.finish_reason or self.finish_reason
         if choice.delta is None:
             return
@@ -129,10 +99,10 @@ class _Answer:
             self.failure = Failure(FailureKind.UNFINISHED, "no finish_reason and no [DONE]")
 
 
-def _usage(part: _UsagePart) -> Usage:
+def _usage(part: UsageCounts) -> Usage:
     details = part.prompt_tokens_details
     cached = None if details is None else details.cached_tokens
-    return Usage(part.prompt_tokens, part.completion_tokens, cached)
+    return Usage(part.prompt_tokens or 0, part.completion_tokens or 0, cached)
 
 
 async def exchange(
