@@ -323,7 +323,7 @@ class RequestBuilder:
         if abs(priority) > _MAX_PRIORITY:
             allowed = f"from {-_MAX_PRIORITY} to {_MAX_PRIORITY}"
             raise InvalidRequestError("priority", priority, allowed)
-        seed = int.from_bytes(os.urandom(8), "little") >> 1 if params.seed is None else params.seed
+        seed = draw_seed() if params.seed is None else params.seed
         request_id = f"request-{next(self._numbers)}"
         texts = params.breaker_texts
         breakers = self._breakers(texts) if texts else None
@@ -340,6 +340,11 @@ class RequestBuilder:
             shape,
             held.relaxed,
         )
+
+
+def draw_seed() -> int:
+    """For a request that named none: 63 bits of the system's own."""
+    return int.from_bytes(os.urandom(8), "little") >> 1
 
 
 def params_of(params: object, fields: SamplingFields) -> SamplingParams:

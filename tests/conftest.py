@@ -8,6 +8,7 @@ EDGESERVE_TEST_MODELS (a folder with smollm2.gguf and gemma3.gguf) and EDGESERVE
 from __future__ import annotations
 
 import importlib
+import itertools
 import os
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from types import ModuleType
 import pytest
 from filelock import FileLock
 
+from edgeserve import requests
 from edgeserve.config import Config
 from edgeserve.errors import DownloadError
 from edgeserve.loader.store import resolve_model
@@ -29,6 +31,13 @@ os.environ["EDGESERVE_DISK_CACHE"] = "0"
 REFERENCE = "llama-cpp-python==0.3.36"
 _VENDORED = "vendor/llama.cpp/"
 _DOWNLOAD_SECONDS = 600
+
+
+@pytest.fixture(autouse=True)
+def _seeds_are_the_same_in_every_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a request without a seed draws: another for each, but a test never has its luck."""
+    numbers = itertools.count(1)
+    monkeypatch.setattr(requests, "draw_seed", lambda: next(numbers))
 
 
 def _cache_dir() -> Path:
