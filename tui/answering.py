@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from edgeserve.chats.records import Chat, Turn, TurnState
-from edgeserve.errors import ChatNotFoundError, ChatsError
+from edgeserve.errors import ChatNotFoundError, ChatsError, EdgeServeError
 from edgeserve.tui.answer_run import AnswerRun
 from edgeserve.tui.client import ChatClient, TokenFact
 from edgeserve.tui.happenings import AnswerOver, Happening, KeptAgain, NotKept
@@ -21,7 +21,8 @@ _CLOSING_S = 3.0
 
 class Answering:
     """`tell` hears what happens, with the chat's id; `changed` is awaited after a chat's turns are
-    others than before. What cannot be written is tried again every `retry_s`."""
+    others than before, with the turn that is its end now where that is known. What cannot be
+    written is tried again every `retry_s`."""
 
     def __init__(
         self,
@@ -29,7 +30,7 @@ class Answering:
         keeper: ChatKeeper,
         switch: ModelSwitch,
         tell: Callable[[str, Happening], None],
-        changed: Callable[[str], Awaitable[None]],
+        changed: Callable[[str, Turn | None], Awaitable[None]],
         *,
         retry_s: float = 2.0,
     ) -> None:
@@ -56,6 +57,10 @@ class Answering:
         """What streams into a chat now."""
         found = self._under_way.get(chat_id)
         return None if found is None else found.run
+
+    def is_writing(self, turn_id: str) -> bool:
+        """Whether an answer of this window goes into the turn, or is still to be kept."""
+        return turn_id in self._runs
 
     def as_it_stands(self, turn: Turn) -> Turn:
         """The turn with what has come of it and is not on disk yet."""
@@ -115,8 +120,8 @@ class Answering:
     def tell(self, chat_id: str, happening: Happening, /) -> None:
         self._told(chat_id, happening)
 
-    async def changed(self, chat_id: str, /) -> None:
-        await self._changed(chat_id)
+    async def changed(self, chat_id: str, end: Turn | None = None, /) -> None:
+        await self._changed(chat_id, end)
 
     def began(self, run: AnswerRun) -> None:
         self._runs[run.turn.id] = run
@@ -133,15 +138,18 @@ class Answering:
     # --- inside ---------------------------------------------------------------------------------
 
     async def _whole(self, answer: OneAnswer) -> None:
-        turn: Turn | None = None
+        turn, failure = None, None
         try:
             turn = await answer.over()
-        except ChatsError as error:
-            self.tell(answer.chat.id, NotKept(error))
+        except EdgeServeError as error:
+            failure = error
         finally:
             del self._under_way[answer.chat.id]
-        await self.changed(answer.chat.id)
-        self.tell(answer.chat.id, AnswerOver(turn))
+        try:
+            await self.changed(answer.chat.id)
+        except ChatsError as error:  # the answer is there, and its chat cannot be read now
+            failure = failure or error
+        self.tell(answer.chat.id, AnswerOver(turn, failure))
 
     async def _keep(self, run: AnswerRun) -> None:
         while run.turn.id in self._runs:

@@ -17,7 +17,7 @@ from edgeserve.tui.model_commands import ModelCommands
 from edgeserve.tui.room import Room
 from edgeserve.tui.screens.dialogs import ChoiceDialog, LineDialog, Offer
 from edgeserve.tui.themes import THEMES
-from edgeserve.tui.window import ChatWindow
+from edgeserve.tui.window import ChatWindow, keep_written
 from edgeserve.tui.wording import cost
 
 Doing = Callable[[str], Awaitable[None]]
@@ -110,6 +110,8 @@ class ChatCommands:
         if turn is None or turn.role == "system" or screen.talk.is_answering:
             screen.note("nothing to edit" if turn is None else "esc stops the answer first")
             return
+        if screen.editing is None:
+            await keep_written(screen)
         screen.editing = turn.id
         screen.composer.put(turn.text)
         screen.composer.focus()
@@ -122,7 +124,7 @@ class ChatCommands:
         if screen.editing is None:
             return False
         screen.editing = None
-        screen.composer.put("")
+        screen.composer.put(screen.talk.draft)
         screen.notice.dismiss()
         return True
 

@@ -6,13 +6,15 @@ it; every method returns once what it changed is on disk, and raises ChatsError 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
 from edgeserve.chats.messages import dropped_before, messages_of
-from edgeserve.chats.records import Attachment, Chat, Turn
+from edgeserve.chats.records import Attachment, Chat, Turn, TurnState
 from edgeserve.chats.tree import TurnTree
+from edgeserve.errors import AnswerUnderWayError, ChatNotFoundError
 from edgeserve.tui.answering import Answering
 from edgeserve.tui.asked import settings_of
 from edgeserve.tui.client import ChatClient, PromptSize, Question
@@ -21,11 +23,12 @@ from edgeserve.tui.keeper import ChatKeeper
 from edgeserve.tui.model_switch import ModelSwitch
 
 NO_CHAT = Chat(id="")
-"""A chat that nobody has said anything in: it gets an id with its first question."""
+"""A chat with nothing in it: it gets an id with its first question, or what is written for one."""
 
 
 class Conversation:
-    """`chat` is what is shown, with all its turns in `tree`."""
+    """`chat` is what is shown, with all its turns in `tree`; `draft` what stands in its composer,
+    as this window found or kept it: another may have its own."""
 
     def __init__(
         self,
@@ -38,6 +41,10 @@ class Conversation:
     ) -> None:
         self.chat = NO_CHAT
         self.tree = TurnTree(())
+        self.draft = ""
+        self._place = object()  # another one for each chat that is shown
+        self._beginning = asyncio.Lock()
+        self._drafting = asyncio.Lock()
         self._client = client
         self._keeper = keeper
         self._tell = tell
@@ -63,6 +70,14 @@ class Conversation:
         return self.answering.stage(self.chat.id) is not None
 
     @property
+    def is_answered_elsewhere(self) -> bool:
+        """Whether another window writes the answer at the end."""
+        last = self._last()
+        if last is None or last.state is not TurnState.STREAMING:
+            return False
+        return not self.answering.is_writing(last.id)
+
+    @property
     def used_tokens(self) -> int | None:
         """What the model holds of this branch after its newest answer."""
         for turn in reversed(self.turns):
@@ -86,31 +101,43 @@ class Conversation:
             leaf = tree.newest_leaf(turn_id)
             if turn_id not in {turn.id for turn in tree.branch(chat.leaf_id)}:
                 chat = await self._keeper.run(lambda store: store.set_leaf(chat_id, leaf))
-        self.chat, self.tree = chat, tree
-        self._tell(BranchShown())
+        self._show_chat(chat, tree)
 
     def start_new(self) -> None:
         """An empty chat; how it is to answer is taken from the one before."""
-        self.chat = replace(
-            NO_CHAT, settings=self.chat.settings, system_prompt=self.chat.system_prompt
-        )
-        self.tree = TurnTree(())
-        self._tell(BranchShown())
+        settings, system_prompt = self.chat.settings, self.chat.system_prompt
+        chat = replace(NO_CHAT, settings=settings, system_prompt=system_prompt)
+        self._show_chat(chat, TurnTree(()))
 
     async def refresh(self) -> None:
         """After another window wrote, or an answer ended."""
-        if self.chat.id:
-            chat_id = self.chat.id
+        if not self.chat.id:
+            return
+        chat_id = self.chat.id
+        try:
             chat = await self._keeper.run(lambda store: store.chat(chat_id))
             tree = await self._keeper.run(lambda store: store.turns(chat_id))
-            if self.chat.id == chat_id:
-                leaf = chat.leaf_id if chat.leaf_id in tree else None
-                self.chat, self.tree = replace(chat, leaf_id=leaf), tree
+        except ChatNotFoundError:  # another window has taken it away for good
+            chat, tree = replace(self.chat, id="", title="", leaf_id=None), TurnTree(())
+            self.draft = ""
+        if self.chat.id == chat_id:
+            self.chat, self.tree = replace(chat, leaf_id=self._leaf_in(tree, chat.leaf_id)), tree
+
+    async def recover(self) -> bool:
+        """Whether the answer that another window wrote here was broken off: that window is gone."""
+        if not self.is_answered_elsewhere:
+            return False
+        await self._keeper.run(lambda store: store.recover())
+        await self.refresh()
+        return not self.is_answered_elsewhere
 
     # --- asking ---------------------------------------------------------------------------------
 
     async def ask(self, text: str, attachments: Sequence[Attachment] = ()) -> None:
-        """A new turn at the end of the branch, and its answer."""
+        """A new turn at the end of the branch, and its answer. Raises AnswerUnderWayError where
+        another window is writing there."""
+        if self.is_answered_elsewhere and not await self.recover():
+            raise AnswerUnderWayError
         await self._say(self.chat.leaf_id, text, attachments)
 
     async def edit(
@@ -123,10 +150,11 @@ class Conversation:
         if turn.role == "user":
             await self._say(turn.parent_id, text, kept)
             return
-        await self._keeper.run(
-            lambda store: store.add_turn(turn.chat_id, turn.parent_id, turn.role, text)
+        await self._show(
+            await self._keeper.run(
+                lambda store: store.add_turn(turn.chat_id, turn.parent_id, turn.role, text)
+            )
         )
-        await self._show()
 
     async def regenerate(self, turn_id: str | None = None) -> None:
         """Another answer beside this one; of a question, or with none given, to the last one."""
@@ -145,6 +173,8 @@ class Conversation:
         last = self._last()
         if last is None:
             return
+        if self.is_answered_elsewhere and not await self.recover():
+            raise AnswerUnderWayError
         asked = self._question_of(last) if last.role == "assistant" else last
         if last.role == "assistant" and last.text and asked is not None:
             self.answering.start(self.chat, asked, into=last)
@@ -199,11 +229,20 @@ class Conversation:
         self._tell(BranchShown())
 
     async def keep_draft(self, text: str) -> None:
-        """What stands in the composer, for the next time this chat is opened."""
-        chat_id = self.chat.id
-        kept = await self._keeper.run(lambda store: store.change(chat_id, draft=text))
-        if self.chat.id == chat_id:
-            self.chat = replace(self.chat, draft=kept.draft)
+        """What stands in the composer, for the next time this chat is opened. A chat that has no
+        more than that is kept for as long as it has it."""
+        place = self._place
+        async with self._drafting:
+            if place is not self._place or text == self.draft:
+                return  # whoever left the chat has kept its draft
+            if not self.chat.id and text.strip():
+                await self._begin()
+                self._tell(ChatsChanged())
+            chat_id = self.chat.id
+            if chat_id:
+                await self._keep_draft(chat_id, text)
+            if place is self._place:
+                self.draft = text
 
     async def cost(self, draft: str = "") -> PromptSize | None:
         """What asking `draft` next would cost, with everything before it; without one, what is
@@ -223,6 +262,33 @@ class Conversation:
 
     # --- inside ---------------------------------------------------------------------------------
 
+    def _show_chat(self, chat: Chat, tree: TurnTree) -> None:
+        self.chat, self.tree = chat, tree
+        self.draft, self._place = chat.draft, object()
+        self._tell(BranchShown())
+
+    def _leaf_in(self, tree: TurnTree, kept: str | None) -> str | None:
+        """A window stays on its branch: it goes where another one has only from its own end on."""
+        mine = self.chat.leaf_id
+        if mine is None or mine not in tree:
+            return kept if kept in tree else None
+        if any(turn.id == mine for turn in tree.branch(kept)):
+            return kept
+        return tree.newest_leaf(mine)
+
+    async def _keep_draft(self, chat_id: str, text: str) -> None:
+        try:
+            kept = await self._keeper.run(lambda store: store.keep_draft(chat_id, text))
+        except ChatNotFoundError:
+            kept = None
+        if self.chat.id != chat_id:
+            return
+        if kept is not None:
+            self.chat = replace(self.chat, draft=kept.draft)
+            return
+        self.chat = replace(self.chat, id="", draft="")
+        self._tell(ChatsChanged())
+
     def _last(self) -> Turn | None:
         branch = self.tree.branch(self.chat.leaf_id)
         return branch[-1] if branch else None
@@ -234,32 +300,39 @@ class Conversation:
     async def _say(
         self, parent_id: str | None, text: str, attachments: Sequence[Attachment]
     ) -> None:
-        chat = self.chat if self.chat.id else await self._begun()
+        chat = await self._begin()
         turn = await self._keeper.run(
             lambda store: store.add_turn(chat.id, parent_id, "user", text, attachments=attachments)
         )
-        if not self.chat.id:
-            self.chat = chat
         if self.chat.id == chat.id:
-            await self._show()
+            await self._show(turn)
         self._answer(turn)
         self._tell(ChatsChanged())
 
-    async def _begun(self) -> Chat:
-        """The chat that is shown gets an id."""
-        shown, model = self.chat, self._client.model
-        return await self._keeper.run(
-            lambda store: store.new_chat(
-                model="" if model is None else model.name,
-                system_prompt=shown.system_prompt,
-                settings=shown.settings,
+    async def _begin(self) -> Chat:
+        """The chat that is shown, which has an id from now on."""
+        async with self._beginning:
+            shown, model, place = self.chat, self._client.model, self._place
+            if shown.id:
+                return shown
+            begun = await self._keeper.run(
+                lambda store: store.new_chat(
+                    model="" if model is None else model.name,
+                    system_prompt=shown.system_prompt,
+                    settings=shown.settings,
+                )
             )
-        )
+            if place is self._place:
+                self.chat = begun
+            return begun
 
     def _answer(self, asked: Turn) -> None:
         self.answering.start(replace(self.chat, id=asked.chat_id), asked)
 
-    async def _show(self) -> None:
+    async def _show(self, end: Turn | None = None) -> None:
+        """The chat as it is on disk, to this turn where one is given."""
+        if end is not None:
+            self.chat = replace(self.chat, leaf_id=end.id)
         await self.refresh()
         self._tell(BranchShown())
 
@@ -268,7 +341,7 @@ class Conversation:
         if chat_id == self.chat.id or isinstance(happening, NotKept | KeptAgain):
             self._tell(happening)
 
-    async def _changed(self, chat_id: str) -> None:
+    async def _changed(self, chat_id: str, end: Turn | None) -> None:
         if chat_id == self.chat.id:
-            await self._show()
+            await self._show(end)
         self._tell(ChatsChanged())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from edgeserve.chats.records import Turn, TurnState
+from edgeserve.chats.salvage import Salvage
 from edgeserve.tui.client import ChatClient
 from edgeserve.tui.conversation import Conversation
 from edgeserve.tui.model_switch import ModelSwitch
@@ -118,3 +119,12 @@ def failure_note(turn: Turn) -> str:
         return ""
     advice = "/continue goes on from here" if turn.text else "ctrl+r asks again"
     return f"The answer broke off. Nothing is lost: {advice}."
+
+
+def repair_note(salvage: Salvage) -> str:
+    """What became of a damaged file of chats."""
+    return (
+        f"The file of chats was damaged: {salvage.num_chats} chats with {salvage.num_turns} "
+        f"messages were read from it, {salvage.num_lost_rows} entries were lost. It lies "
+        f"untouched at {salvage.kept_as}."
+    )

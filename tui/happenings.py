@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from edgeserve.chats.records import Turn
+from edgeserve.chats.salvage import Salvage
 from edgeserve.errors import EdgeServeError
 from edgeserve.frozen import frozen
 from edgeserve.tui.client import PromptReading, TokenFact
@@ -34,9 +35,10 @@ class PromptRead:
 @frozen
 class AnswerOver:
     """An answer has ended, however it did; `turn` is what was kept of it. None where it never
-    began: it was given up while it waited."""
+    began: it was given up while it waited, or `error` says what kept it from beginning."""
 
     turn: Turn | None
+    error: EdgeServeError | None = None
 
 
 @frozen
@@ -59,6 +61,13 @@ class KeptAgain:
 
 
 @frozen
+class Repaired:
+    """The file of chats was found damaged, and what could be read of it is in a new one."""
+
+    salvage: Salvage
+
+
+@frozen
 class ModelChanged:
     """A model began to load, got further, is ready, or failed: look at the ModelSwitch."""
 
@@ -76,6 +85,7 @@ Happening = (
     | RoomAsked
     | NotKept
     | KeptAgain
+    | Repaired
     | ModelChanged
     | ChatsChanged
 )

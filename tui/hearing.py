@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from edgeserve.tui.chat_commands import ChatCommands
-from edgeserve.tui.drawing import failure_note
+from edgeserve.tui.drawing import failure_note, repair_note
 from edgeserve.tui.happenings import (
     AnswerOver,
     BranchShown,
@@ -13,6 +13,7 @@ from edgeserve.tui.happenings import (
     ModelChanged,
     NotKept,
     PromptRead,
+    Repaired,
     RoomAsked,
 )
 from edgeserve.tui.window import ChatWindow
@@ -31,8 +32,11 @@ class Hearing:
                 screen.show_branch()
             case PromptRead():
                 screen.draw_status()
-            case AnswerOver(turn):
-                if turn is None:
+            case AnswerOver(turn, error):
+                if error is not None:
+                    rest = "Nothing is lost: ctrl+r asks again." if turn is None else ""
+                    screen.say(f"{error}\n{rest}".strip(), "trouble")
+                elif turn is None:
                     screen.note("not answered: ctrl+r asks again")
                 elif note := failure_note(turn):
                     screen.say(note, "trouble")
@@ -46,6 +50,8 @@ class Hearing:
                 )
             case KeptAgain():
                 screen.say("Everything is kept on disk again.")
+            case Repaired(salvage):
+                screen.say(repair_note(salvage), "trouble")
             case ModelChanged():
                 self._model_changed()
             case ChatsChanged():

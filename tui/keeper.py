@@ -7,16 +7,23 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
+from edgeserve.chats.salvage import Salvage
 from edgeserve.chats.store import ChatStore
+from edgeserve.errors import ChatsDamagedError
+from edgeserve.tui.happenings import Repaired
 
 T = TypeVar("T")
 
 
 class ChatKeeper:
-    """Owns a ChatStore, which is opened on its thread at `open`."""
+    """Owns a ChatStore, which is opened on its thread at `open`. A file that is found damaged is
+    repaired on the spot, and `tell` hears of it."""
 
-    def __init__(self, make: Callable[[], ChatStore]) -> None:
+    def __init__(
+        self, make: Callable[[], ChatStore], tell: Callable[[Repaired], None] | None = None
+    ) -> None:
         self._make = make
+        self._tell = tell
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="chats")
         self._store: ChatStore | None = None
 
@@ -33,11 +40,28 @@ class ChatKeeper:
     async def run(self, call: Callable[[ChatStore], T]) -> T:
         """What the call returns or raises (ChatsError). Calls are done in the order of asking."""
         await self.open()
-        assert self._store is not None
-        return await asyncio.get_running_loop().run_in_executor(self._thread, call, self._store)
+        loop, store = asyncio.get_running_loop(), self._store
+        assert store is not None
+
+        def told(salvage: Salvage) -> None:
+            if self._tell is not None:
+                loop.call_soon_threadsafe(self._tell, Repaired(salvage))
+
+        return await loop.run_in_executor(self._thread, _called, call, store, told)
 
     async def close(self) -> None:
         """After everything that was asked before."""
         if self._store is not None:
             await self.run(lambda store: store.close())
         self._thread.shutdown(wait=False)
+
+
+def _called(call: Callable[[ChatStore], T], store: ChatStore, told: Callable[[Salvage], None]) -> T:
+    """A call is one transaction, so one that met damage has done nothing yet."""
+    try:
+        return call(store)
+    except ChatsDamagedError:
+        salvage = store.repair()
+        if salvage is not None:
+            told(salvage)
+        return call(store)

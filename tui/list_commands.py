@@ -12,7 +12,7 @@ from edgeserve.chats.markdown_format import to_markdown
 from edgeserve.chats.records import Chat
 from edgeserve.chats.store import random_id
 from edgeserve.tui.screens.dialogs import LineDialog
-from edgeserve.tui.window import ChatWindow
+from edgeserve.tui.window import ChatWindow, keep_written
 
 
 class ListCommands:
@@ -60,19 +60,25 @@ class ListCommands:
     async def look_for_others(self) -> None:
         """Another window may have written."""
         screen = self._screen
+        talk = screen.talk
         if await screen.keeper.run(lambda store: store.changed()):
             await self.fill()
-            if not screen.talk.is_answering:
-                before = screen.talk.turns
-                await screen.talk.refresh()
-                if screen.talk.turns != before:
+            if not talk.is_answering:
+                chat, tree = talk.chat, talk.tree.turns
+                await talk.refresh()
+                if (talk.chat, talk.tree.turns) != (chat, tree):
                     screen.show_branch()
+                if talk.chat.deleted_at is not None and chat.deleted_at is None:
+                    screen.say(_DELETED_ELSEWHERE)
+        if await talk.recover():
+            screen.show_branch()
+            screen.note("an answer was interrupted: /continue goes on with it")
 
     # --- one chat -------------------------------------------------------------------------------
 
     async def open(self, chat_id: str, turn_id: str | None = None) -> None:
         screen = self._screen
-        screen.save_draft(screen.composer.text)
+        await self._keep_draft()
         screen.editing = None
         await screen.talk.open(chat_id, turn_id)
         screen.composer.put(screen.talk.chat.draft)
@@ -88,9 +94,13 @@ class ListCommands:
             screen.composer.focus()
         await self.fill()
 
+    async def _keep_draft(self) -> None:
+        """Before another chat is shown."""
+        await keep_written(self._screen)
+
     async def _new(self, _: str) -> None:
         screen = self._screen
-        screen.save_draft(screen.composer.text)
+        await self._keep_draft()
         screen.editing = None
         screen.talk.start_new()
         screen.composer.put("")
@@ -226,6 +236,10 @@ class ListCommands:
             await self.open(added[-1].id)
         screen.say(f"{len(added)} chat{'s' * (len(added) != 1)} imported from {path}")
 
+
+_DELETED_ELSEWHERE = (
+    "Another window deleted this chat. What you ask here brings it back; ctrl+n begins another."
+)
 
 _FORMS = "Markdown or JSON as /export writes them, or ChatGPT's conversations.json"
 

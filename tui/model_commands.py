@@ -72,8 +72,9 @@ class ModelCommands:
         if not name:
             await self._models("")
             return
-        if self._screen.talk.is_answering:
-            await self._screen.talk.stop()
+        talk = self._screen.talk
+        if talk.answering.stage(talk.chat.id) not in (None, "model"):  # that one waits for a model
+            await talk.stop()
         self._screen.switch.use(name)
 
     async def failed(self, error: EdgeServeError) -> None:

@@ -12,7 +12,7 @@ from typing import Literal, Protocol
 
 from edgeserve.chats.messages import dropped_before
 from edgeserve.chats.records import Chat, Generation, Turn, TurnState
-from edgeserve.errors import ContextLengthError
+from edgeserve.errors import ContextLengthError, SummaryError
 from edgeserve.tui.answer_run import AnswerRun
 from edgeserve.tui.asked import SizeWithout, estimate, question_of, settings_of, summary_question
 from edgeserve.tui.client import ChatClient, Question
@@ -38,8 +38,8 @@ class Around(Protocol):
         """It is not any more, and is to be kept."""
         ...
 
-    async def changed(self, chat_id: str, /) -> None:
-        """The chat has turns that it had not."""
+    async def changed(self, chat_id: str, end: Turn | None = None, /) -> None:
+        """The chat has turns that it had not, or ends with another."""
         ...
 
 
@@ -71,7 +71,10 @@ class OneAnswer:
         self._task = asyncio.create_task(self._go(switch))
 
     async def over(self) -> Turn | None:
-        """The answer as it ended; None where it was given up before it began. Raises ChatsError."""
+        """The answer as it ended; None where it was given up before it began.
+
+        Raises ChatsError, or SummaryError where the turns before were to be summarised first.
+        """
         assert self._task is not None
         await asyncio.wait([self._task])
         return None if self._task.cancelled() else self._task.result()
@@ -146,7 +149,7 @@ class OneAnswer:
         return await self._decision
 
     async def _summarised(self, branch: Sequence[Turn], dropped: Sequence[str]) -> bool:
-        """Puts a summary of the dropped turns after the question. False where it did not come."""
+        """Puts a summary of the dropped turns after the question. False where it was stopped."""
         self.stage = "summary"
         turn = await self._added("system")
         gone = [turn for turn in branch if turn.id in dropped]
@@ -158,8 +161,10 @@ class OneAnswer:
             return True
         parent = self._parent
         await self._keeper.run(lambda store: store.set_leaf(self.chat.id, parent.id))
-        await self._around.changed(self.chat.id)
-        return False
+        await self._around.changed(self.chat.id, parent)
+        if summary.state is TurnState.STOPPED:
+            return False
+        raise SummaryError(summary.error or "the model wrote nothing")
 
     async def _streamed(self, branch: Sequence[Turn], dropped: Sequence[str]) -> AnswerRun:
         self.stage = "answer"

@@ -9,7 +9,8 @@ from pathlib import Path
 from edgeserve.chats.store import ChatStore
 from edgeserve.errors import ChatNotFoundError, ChatsError
 from edgeserve.tui.chat_commands import ChatCommands
-from edgeserve.tui.window import ChatWindow
+from edgeserve.tui.drawing import repair_note
+from edgeserve.tui.window import ChatWindow, keep_written
 
 
 async def open_chats(screen: ChatWindow, commands: ChatCommands) -> None:
@@ -24,12 +25,7 @@ async def open_chats(screen: ChatWindow, commands: ChatCommands) -> None:
         screen.say(f"{error}\nUntil then new chats are kept in {folder}.", "trouble")
     salvage = await screen.keeper.run(lambda store: store.salvage)
     if salvage is not None:
-        screen.say(
-            f"The file of chats was damaged: {salvage.num_chats} chats with {salvage.num_turns} "
-            f"messages were read from it, {salvage.num_lost_rows} entries were lost. It lies "
-            f"untouched at {salvage.kept_as}.",
-            "trouble",
-        )
+        screen.say(repair_note(salvage), "trouble")
     interrupted = await screen.keeper.run(lambda store: store.recover())
     await _show_last(screen, commands)
     await commands.fill_list()
@@ -54,10 +50,8 @@ async def _show_last(screen: ChatWindow, commands: ChatCommands) -> None:
 
 async def close_chats(screen: ChatWindow) -> None:
     """What goes on is stopped and kept, the draft too."""
-    text, chat = screen.composer.text, screen.talk.chat
-    if chat.id and chat.draft != text:
-        with suppress(ChatsError):
-            await screen.talk.keep_draft(text)
+    with suppress(ChatsError):
+        await keep_written(screen)
     await screen.talk.close()
     await screen.switch.cancel()
     with suppress(ChatsError):

@@ -158,7 +158,7 @@ class PlainChat:
         while self.talk.is_answering or not self._happened.empty():
             happening = await self._happened.get()
             if isinstance(happening, AnswerOver):
-                self._over(happening.turn)
+                self._over(happening)
                 break
             await self._hear(happening)
 
@@ -183,9 +183,13 @@ class PlainChat:
             case _:
                 pass
 
-    def _over(self, turn: Turn | None) -> None:
+    def _over(self, over: AnswerOver) -> None:
+        turn = over.turn
+        if over.error is not None:
+            rest = "; /retry asks again" if turn is None else ""
+            self._note(f"{over.error}{rest}")
         if turn is None:
-            self._note("given up")
+            self._note("given up" if over.error is None else "nothing is lost")
         elif turn.state is TurnState.STOPPED:
             self._note("stopped; /continue goes on")
         elif turn.error:

@@ -76,8 +76,6 @@ class ChatWindow(Protocol):
 
     def draw_status(self) -> None: ...
 
-    def save_draft(self, text: str) -> None: ...
-
     def do(self, work: Coroutine[Any, Any, None], *, group: str = "") -> None:
         """Runs it; what goes wrong is said. Of a group only the last one goes on."""
         ...
@@ -106,3 +104,14 @@ class ChatWindow(Protocol):
     async def leave(self) -> None:
         """Everything is stopped and kept, then the program ends."""
         ...
+
+
+async def keep_written(screen: ChatWindow) -> None:
+    """What stands in the composer is the chat's draft; an edit is only where there is no other."""
+    if screen.editing is None or not screen.talk.draft:
+        await screen.talk.keep_draft(draft_of(screen.composer.text))
+
+
+def draft_of(text: str) -> str:
+    """What is kept of a composer's text: a command under way is no message to be."""
+    return "" if text.startswith("/") and not text.startswith("//") else text

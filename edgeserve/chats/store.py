@@ -15,6 +15,7 @@ from pathlib import Path
 
 from edgeserve.chats import rows, tables
 from edgeserve.chats.database import ChatDatabase
+from edgeserve.chats.hits import found_hits
 from edgeserve.chats.new_ids import with_new_ids
 from edgeserve.chats.records import (
     Attachment,
@@ -27,10 +28,10 @@ from edgeserve.chats.records import (
     TurnState,
 )
 from edgeserve.chats.salvage import Salvage
-from edgeserve.chats.search import find_titles, find_turns, forget_missing
+from edgeserve.chats.search import forget_missing
 from edgeserve.chats.tree import TurnTree
 from edgeserve.chats.writers import Writer
-from edgeserve.errors import ChatNotFoundError, ChatsError
+from edgeserve.errors import AnswerUnderWayError, ChatNotFoundError, ChatsError
 
 _LAST_MODEL = "last model"
 
@@ -105,13 +106,14 @@ class ChatStore:
             return tables.read_chat(connection, chat_id)
 
     def latest(self) -> Chat | None:
-        """The last used."""
+        """The last used, be there no more in it than a draft."""
         with self._database.reading() as connection:
-            found = tables.read_chats(
-                connection,
-                "WHERE deleted_at IS NULL ORDER BY updated_at DESC, seq DESC LIMIT 1",
-            )
-        return found[0] if found else None
+            return tables.latest_chat(connection)
+
+    def latest_spoken(self) -> Chat | None:
+        """The last used in which anything was said."""
+        with self._database.reading() as connection:
+            return tables.latest_chat(connection, f"AND {tables.HAS_TURNS}")
 
     def new_chat(
         self,
@@ -166,6 +168,16 @@ class ChatStore:
                 tables.set_title(connection, chat_id, title, by_hand=False)
             return tables.read_chat(connection, chat_id)
 
+    def keep_draft(self, chat_id: str, text: str) -> Chat | None:
+        """What stands in the composer of a chat. One that has nothing but its draft is gone once
+        that is empty, and None is returned."""
+        with self._database.writing() as connection:
+            chat = tables.read_chat(connection, chat_id)
+            if not text and tables.delete_if_bare(connection, chat):
+                return None
+            tables.update_chat(connection, chat_id, {"draft": rows.clean(text)})
+            return tables.read_chat(connection, chat_id)
+
     def rename(self, chat_id: str, title: str) -> Chat:
         """By hand. Without a word in it, the title is made again from the first message."""
         words = " ".join(title.split())
@@ -191,11 +203,7 @@ class ChatStore:
     def tags(self) -> list[tuple[str, int]]:
         """Every tag with the number of its chats, by the alphabet."""
         with self._database.reading() as connection:
-            found = connection.execute(
-                """SELECT tag, count(*) FROM tags JOIN chats ON chats.id = chat_id
-                WHERE deleted_at IS NULL GROUP BY tag ORDER BY tag"""
-            )
-            return [(tag, number) for tag, number in found]
+            return tables.read_tags(connection)
 
     def delete(self, chat_id: str) -> None:
         """Until it is purged, `undelete` brings it back."""
@@ -284,9 +292,13 @@ class ChatStore:
             return tables.read_turn(connection, turn.id)
 
     def begin(self, turn_id: str) -> Turn:
-        """An answer that ended goes on: it is STREAMING, and this store's to `write`."""
+        """An answer that ended goes on: it is STREAMING, and this store's to `write`. Raises
+        AnswerUnderWayError where another window is writing it."""
         with self._database.writing() as connection:
             turn = tables.read_turn(connection, turn_id)
+            writer = tables.writer_of(connection, turn_id)
+            if writer is not None and not self._writer.is_gone(writer):
+                raise AnswerUnderWayError
             self._writer.hold()
             tables.take_turn(connection, turn_id, self._writer.name)
             self._touch(connection, turn.chat_id, {"deleted_at": None})
@@ -366,18 +378,7 @@ class ChatStore:
         """Titles and turns that have all the words, titles first, then the newest turns. The last
         word may be unfinished, unless a space follows it. No sign in `words` means anything."""
         with self._database.reading() as connection:
-            hits = [
-                Hit(chat, None, found.snippet, found.marks)
-                for found in find_titles(connection, words, limit)
-                for chat in tables.read_chats(connection, "WHERE seq = ?", found.seq)
-            ]
-            chats: dict[str, Chat] = {}
-            for found in find_turns(connection, words, limit - len(hits)):
-                turn_id, chat_id = tables.ids_of_turn(connection, found.seq)
-                chat = chats.get(chat_id) or tables.read_chat(connection, chat_id)
-                chats[chat_id] = chat
-                hits.append(Hit(chat, turn_id, found.snippet, found.marks))
-            return hits
+            return found_hits(connection, words, limit)
 
     def changed(self) -> bool:
         """Whether another window or command wrote since this was last asked."""

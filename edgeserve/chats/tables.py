@@ -20,6 +20,9 @@ _BRANCH = f"""WITH RECURSIVE up (id, parent_id, depth) AS (
 FROM turns JOIN up USING (id) ORDER BY depth DESC"""
 
 
+HAS_TURNS = "EXISTS (SELECT 1 FROM turns WHERE chat_id = chats.id)"
+
+
 # --- chats ---------------------------------------------------------------------------------------
 
 
@@ -40,6 +43,31 @@ def read_chat(connection: sqlite3.Connection, chat_id: str) -> Chat:
         raise ChatNotFoundError("chat", chat_id)
     found = connection.execute("SELECT tag FROM tags WHERE chat_id = ? ORDER BY tag", (chat_id,))
     return chat_of(row, [tag for (tag,) in found])
+
+
+def latest_chat(connection: sqlite3.Connection, condition: str = "") -> Chat | None:
+    rest = f"WHERE deleted_at IS NULL {condition} ORDER BY updated_at DESC, seq DESC LIMIT 1"
+    found = read_chats(connection, rest)
+    return found[0] if found else None
+
+
+def read_tags(connection: sqlite3.Connection) -> list[tuple[str, int]]:
+    """Each with the number of its chats."""
+    found = connection.execute(
+        """SELECT tag, count(*) FROM tags JOIN chats ON chats.id = chat_id
+        WHERE deleted_at IS NULL GROUP BY tag ORDER BY tag"""
+    )
+    return [(tag, number) for tag, number in found]
+
+
+def delete_if_bare(connection: sqlite3.Connection, chat: Chat) -> bool:
+    """Takes away a chat in which nothing was said, and that nobody named, tagged or pinned."""
+    if chat.title or chat.tags or chat.pinned:
+        return False
+    sql = f"DELETE FROM chats WHERE id = ? AND NOT {HAS_TURNS} RETURNING seq"
+    gone = connection.execute(sql, (chat.id,)).fetchall()
+    connection.executemany("DELETE FROM title_words WHERE rowid = ?", gone)
+    return bool(gone)
 
 
 def insert_chat(connection: sqlite3.Connection, chat: Chat) -> None:
@@ -120,6 +148,12 @@ def insert_turn(connection: sqlite3.Connection, turn: Turn) -> None:
     seq = connection.execute(sql, row).lastrowid or 0
     if turn.state is not TurnState.STREAMING:
         index_turn(connection, seq, turn.text)
+
+
+def writer_of(connection: sqlite3.Connection, turn_id: str) -> str | None:
+    """Who writes a turn now, if anybody does."""
+    row = connection.execute("SELECT writer FROM turns WHERE id = ?", (turn_id,)).fetchone()
+    return None if row is None else row[0]
 
 
 def take_turn(connection: sqlite3.Connection, turn_id: str, writer: str) -> None:

@@ -128,7 +128,7 @@ async def _chat_plainly(args: argparse.Namespace, config: Config) -> None:
         chat = PlainChat(client, keeper, lines, sys.stdout, echoes=echoes)
         last_used = await keeper.run(lambda store: store.last_model())
         if args.continues:
-            latest = await keeper.run(lambda store: store.latest())
+            latest = await keeper.run(lambda store: store.latest_spoken())
             if latest is not None:
                 await chat.talk.open(latest.id)
                 last_used = latest.model or last_used

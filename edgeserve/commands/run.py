@@ -158,7 +158,7 @@ def _store(
 
 
 def _last_chat(store: ChatStore) -> Chat:
-    chat = store.latest()
+    chat = store.latest_spoken()
     if chat is None:
         raise InvalidRequestError("-c", True, "left out: there is no chat yet to go on with")
     return chat

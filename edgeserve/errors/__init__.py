@@ -7,6 +7,7 @@ One line says what happened, where, and what to do. Values that code wants to re
 from __future__ import annotations
 
 from edgeserve.errors.base import EdgeServeError as EdgeServeError
+from edgeserve.errors.chats import AnswerUnderWayError as AnswerUnderWayError
 from edgeserve.errors.chats import AttachmentError as AttachmentError
 from edgeserve.errors.chats import ChatImportError as ChatImportError
 from edgeserve.errors.chats import ChatNotFoundError as ChatNotFoundError
@@ -25,6 +26,7 @@ from edgeserve.errors.chats import PromptFileError as PromptFileError
 from edgeserve.errors.chats import PromptNotFoundError as PromptNotFoundError
 from edgeserve.errors.chats import PromptVariableError as PromptVariableError
 from edgeserve.errors.chats import SearchMissingError as SearchMissingError
+from edgeserve.errors.chats import SummaryError as SummaryError
 from edgeserve.errors.model_files import AlignmentError as AlignmentError
 from edgeserve.errors.model_files import AmbiguousModelError as AmbiguousModelError
 from edgeserve.errors.model_files import ArrayLengthError as ArrayLengthError

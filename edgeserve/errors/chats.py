@@ -20,6 +20,15 @@ class ChatNotFoundError(ChatsError):
         super().__init__(f"there is no {what} {shown(id)}; it may have been deleted for good")
 
 
+class AnswerUnderWayError(ChatsError):
+    """Another window is writing the answer that was to be continued, or followed."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "another window is writing an answer here; wait for its end, or stop it there"
+        )
+
+
 class ChatsFileError(ChatsError):
     """The file of conversations cannot be used. `path` is the file."""
 
@@ -192,6 +201,14 @@ class AttachmentError(EdgeServeError):
         self.path = path
         self.reason = reason
         super().__init__(f"{path} was not attached: {reason}")
+
+
+class SummaryError(EdgeServeError):
+    """A summary that was to stand for the turns before did not come."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(f"the summary did not come: {reason}; nothing was left out of the chat")
 
 
 class EditorError(EdgeServeError):

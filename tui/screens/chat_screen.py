@@ -35,6 +35,7 @@ from edgeserve.tui.widgets.notice import Kind, Notice
 from edgeserve.tui.widgets.status_line import StatusLine
 from edgeserve.tui.widgets.transcript import Transcript
 from edgeserve.tui.widgets.writing import Writing
+from edgeserve.tui.window import draft_of
 from edgeserve.tui.wording import cost
 
 T = TypeVar("T")
@@ -72,7 +73,7 @@ class ChatScreen(Screen[None]):
         super().__init__()
         self.desk = desk
         self.signs = desk.signs
-        self.keeper = ChatKeeper(desk.open_chats)
+        self.keeper = ChatKeeper(desk.open_chats, self._hear)
         self.switch = ModelSwitch(desk.client, self._hear)
         self.talk = Conversation(desk.client, self.keeper, self.switch, self._hear)
         self.commands = ChatCommands(self)
@@ -252,7 +253,10 @@ class ChatScreen(Screen[None]):
             self.writing.show_attached()
         self.composer.sent_before.add(text)
         self.notice.dismiss()
-        self.save_draft("")
+        if editing is None:
+            await self.talk.keep_draft(draft_of(self.composer.text))
+        elif not self.composer.text:
+            self.composer.put(self.talk.draft)
 
     @on(Writing.Typed)
     def _typed(self) -> None:
@@ -264,7 +268,8 @@ class ChatScreen(Screen[None]):
     def _rested(self, event: Writing.Rested) -> None:
         """The draft is kept, and what it would cost is said."""
         text = event.text
-        self.save_draft(text)
+        if self.editing is None:
+            self.do(self.talk.keep_draft(draft_of(text)))
         if text.strip() and not self.talk.is_answering and not text.startswith("/"):
             self.do(self._tell_cost(text), group="cost")
 
@@ -326,11 +331,6 @@ class ChatScreen(Screen[None]):
         await close_chats(self)
         self._program.exit()
 
-    def save_draft(self, text: str) -> None:
-        chat = self.talk.chat
-        if chat.id and chat.draft != text:
-            self.do(self.talk.keep_draft(text), group="draft")
-
     # --- keys -----------------------------------------------------------------------------------
 
     def action_command(self, name: str) -> None:
@@ -342,7 +342,7 @@ class ChatScreen(Screen[None]):
             self.do(self.talk.stop())
         elif self.composer.is_suggesting:
             self.writing.offer(())
-        elif not self.notice.dismiss() and not self.commands.leave_edit():
+        elif not self.commands.leave_edit() and not self.notice.dismiss():
             self.remove_class("-show-list")
             self._note = ""
             self.composer.focus()

@@ -16,11 +16,13 @@ from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from edgeserve.chats.records import Chat, Hit
+from edgeserve.chats.titles import made_title
 from edgeserve.tui.signs import Signs
 from edgeserve.tui.terminal_text import shown_line
 from edgeserve.tui.wording import ago
 
 _UNTITLED = "untitled"
+_DRAFT = "draft:"
 
 
 class ChatList(Vertical):
@@ -116,7 +118,7 @@ class ChatList(Vertical):
         pin = f"{self._signs.pin} " if chat.pinned else ""
         width = max(8, self.query_one(OptionList).size.width - 2)
         room = max(4, width - cell_len(when) - 1 - cell_len(pin))
-        title = shown_line(chat.title or _UNTITLED)
+        title = shown_line(chat.title or _title_of_draft(chat.draft))
         text = _cut(title + tags, room, self._signs.ellipsis)
         shown_tags = text[len(title) :] if len(text) > len(title) else ""
         text = text[: len(text) - len(shown_tags)]
@@ -184,6 +186,11 @@ class _Chats(OptionList):
         found = self.parent
         if isinstance(found, ChatList):
             found.ask(command)
+
+
+def _title_of_draft(draft: str) -> str:
+    words = made_title(draft)
+    return f"{_DRAFT} {words}" if words else _UNTITLED
 
 
 def _cut(text: str, cells: int, ellipsis: str) -> str:
