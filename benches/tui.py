@@ -1,193 +1,103 @@
-"""How the chat's transcript keeps up: frames while an answer streams, and how soon a key echoes.
+"""How the chat keeps up, as a user would feel it: the real program on a pseudo terminal.
 
-Measured in Textual's headless driver (`run_test`), which draws all that a terminal would be sent
-and sends it nowhere. A frame is the time in which the event loop runs nothing else: from new text
-to lines on the screen. A key's echo is from the key to the screen that has it.
+    python benches/tui.py                          # 200 tokens a second into 10,000 lines
+    python benches/tui.py --beside model.gguf      # while a model computes on all cores
+    python benches/tui.py --model model.gguf       # `edgeserve chat`, its own engine answering
 
-    python benches/tui.py --seconds 20
-    python benches/tui.py --model model.gguf   # two of its answers computed meanwhile
+A key's echo is from its arrival at the terminal to the bytes that show it. A frame is the time in
+which the event loop runs nothing else: from new text to bytes for the terminal. Where a model
+computes, its pace is measured with keys and, `--no-keys`, without.
 """
 
 from __future__ import annotations
 
 import argparse
-import asyncio
+import json
+import os
 import random
-import threading
+import re
+import string
+import sys
+import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-import numpy
-from textual.app import App, ComposeResult
-from textual.events import Key
-from textual.screen import Screen
-from textual.widgets import TextArea
+from pseudo_terminal import PseudoTerminal
 
-from edgeserve import LLM, SamplingParams
-from edgeserve.chats.records import TurnState
-from edgeserve.tui.collecting import collect_seldom
-from edgeserve.tui.widgets.transcript import Transcript
-from edgeserve.tui.widgets.turn_view import TurnView
-
-PARAGRAPH = (
-    "The *scheduler* takes every row it can: `decode` rows first, then **prefill** chunks, and "
-    "what is [cached](https://example.org/cache) needs none of it, so that nobody waits.\n\n"
-)
-LIST = "- one thing to do, at some length\n- another one\n  1. with a step\n  2. and one more\n\n"
-CODE = "```python\n" + "def f(x: int) -> int:\n    return x * 2  # twice\n\n" * 4 + "```\n\n"
-TABLE = "| name | what it is | count |\n|---|---|--:|\n" + "| one | a cell | 12 |\n" * 4 + "\n"
-ANSWER = PARAGRAPH + LIST + CODE + PARAGRAPH + TABLE
-
-
-class Chat(App[None]):
-    """A transcript above a text area, as a composer is one. Counts what each frame took."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.frames: list[float] = []
-        self.spent = 0.0
-        self.on_drawn: Callable[[], None] = lambda: None
-
-    def compose(self) -> ComposeResult:
-        yield Watched()
-        yield TextArea()
-
-    CSS = "TextArea { height: 5; }"
-
-    def on_ready(self) -> None:
-        collect_seldom()
-
-    def get_default_screen(self) -> Screen[None]:
-        return WatchedScreen(id="_default")
-
-    def _display(self, screen: Screen[object], renderable: object) -> None:
-        if hasattr(renderable, "render_segments"):
-            renderable.render_segments(self.console)  # what a terminal would be sent
-        super()._display(screen, renderable)
-        self.on_drawn()
-
-
-class Watched(Transcript):
-    def _frame(self) -> None:
-        begun = time.perf_counter()
-        super()._frame()
-        self.app.spent += time.perf_counter() - begun
-
-
-class WatchedScreen(Screen[None]):
-    def _on_timer_update(self) -> None:
-        begun = time.perf_counter()
-        super()._on_timer_update()
-        if self.app.spent:
-            self.app.frames.append(self.app.spent + time.perf_counter() - begun)
-            self.app.spent = 0.0
+CHAT = Path(__file__).with_name("tui_chat.py")
+READY = "for commands"
+QUESTION = "Tell me a long story, please, with many people and places in it."
+_BUSY = re.compile(r"\d tokens")
+_LONGEST_LINE = 40
 
 
 def percentile(values: Sequence[float], share: float) -> float:
     return sorted(values)[min(len(values) - 1, int(len(values) * share))]
 
 
-def history(num_lines: int) -> list[TurnView]:
-    """Turns of about so many lines at 80 columns."""
-    views: list[TurnView] = []
-    for i in range(num_lines // 31 + 1):
-        views.append(TurnView(id=f"q{i}", role="user", name="you", text=f"Question {i}, please"))
-        views.append(TurnView(id=f"a{i}", role="assistant", name="smollm2", text=ANSWER))
-    return views
+def report(name: str, seconds: Sequence[float]) -> None:
+    p50, p99, most = (1000 * percentile(seconds, share) for share in (0.5, 0.99, 1))
+    count = len(seconds)
+    print(f"{name:14} p50 {p50:6.1f} ms   p99 {p99:6.1f} ms   max {most:6.1f} ms   ({count})")
 
 
-async def stalls(found: list[float], stop: asyncio.Event) -> None:
-    """How long the loop was held at a time: whatever waits 1 ms and comes later."""
-    while not stop.is_set():
-        before = time.perf_counter()
-        await asyncio.sleep(0.001)
-        found.append(time.perf_counter() - before - 0.001)
-
-
-async def stream(chat: Chat, tokens_per_s: float, until: float) -> int:
-    """Tokens of four characters at their pace, each on its own."""
-    transcript = chat.query_one(Transcript)
-    transcript.update(
-        TurnView(id="live", role="assistant", name="smollm2", state=TurnState.STREAMING)
-    )
-    begun = time.perf_counter()
-    text = ANSWER * 400
-    sent = 0
-    while (now := time.perf_counter()) < until:
-        due = int((now - begun) * tokens_per_s)
-        while sent < due:
-            transcript.append("live", text[4 * sent : 4 * sent + 4])
-            sent += 1
-        await asyncio.sleep(0.004)
-    return sent
-
-
-async def echoes(chat: Chat, until: float) -> list[float]:
-    """Keys, one after the other, each until the screen with it is drawn."""
-    field = chat.query_one(TextArea)
-    field.focus()
+def echoes(terminal: PseudoTerminal, until: float, pause_s: float) -> list[float]:
+    """Letters, one after the other, each until the composer shows it."""
+    chance = random.Random(1)
+    typed = ""
     found: list[float] = []
     while time.perf_counter() < until:
-        drawn = asyncio.Event()
-        wanted = field.text + "x"
-        chat.on_drawn = lambda wanted=wanted, drawn=drawn: (
-            drawn.set() if field.text == wanted else None
-        )
-        begun = time.perf_counter()
-        key = Key("x", "x")
-        key.set_sender(chat)
-        chat._driver.send_message(key)
-        await drawn.wait()
-        found.append(time.perf_counter() - begun)
-        await asyncio.sleep(0.05 + random.random() / 30)
-        if len(field.text) > 40:
-            field.clear()
+        letter = chance.choice(string.ascii_uppercase)
+        typed += letter
+        terminal.forget()
+        begun = terminal.write(letter)
+        wanted = typed[-6:]
+        found.append(terminal.wait_for(lambda seen, wanted=wanted: wanted in seen, 10) - begun)
+        terminal.read_until(time.perf_counter() + pause_s + chance.random() / 30)
+        if len(typed) == _LONGEST_LINE:
+            terminal.write("\x7f" * _LONGEST_LINE)
+            terminal.read_until(time.perf_counter() + 0.3)
+            typed = ""
     return found
 
 
-def compute_beside(model: Path | None, stop: threading.Event) -> None:
-    """Keeps all cores at work in C, as an answer does; ends a step after `stop`."""
-    if model is None:
-        square = numpy.ones((384, 384), numpy.float32)
-        while not stop.is_set():
-            square @ square
-        return
-    with LLM(str(model)) as llm:
-        params = SamplingParams(max_tokens=8, ignore_eos=True)
-        while not stop.is_set():
-            llm.generate(["A story:", "A poem:"], params, progress=False)
+def ask(terminal: PseudoTerminal) -> None:
+    """Returns once the answer has begun."""
+    terminal.wait_for(lambda seen: READY in seen)
+    terminal.read_until(time.perf_counter() + 1)
+    terminal.write(QUESTION)
+    terminal.read_until(time.perf_counter() + 1)
+    terminal.forget()
+    terminal.write("\r")
+    terminal.wait_for(lambda seen: _BUSY.search(seen) is not None)
 
 
-async def measure(arguments: argparse.Namespace) -> None:
-    chat = Chat()
-    async with chat.run_test(size=tuple(arguments.size)) as pilot:
-        transcript = chat.query_one(Transcript)
-        begun = time.perf_counter()
-        transcript.show(history(arguments.lines))
-        print(f"{arguments.lines:,} lines shown in {time.perf_counter() - begun:.2f} s", end="")
-        while transcript.is_busy:
-            await asyncio.sleep(0.01)
-        print(f", measured after {time.perf_counter() - begun:.2f} s: {transcript.virtual_size}")
-        held: list[float] = []
-        stop = asyncio.Event()
-        watching = asyncio.create_task(stalls(held, stop))
-        until = time.perf_counter() + arguments.seconds
-        sent, keys = await asyncio.gather(stream(chat, arguments.rate, until), echoes(chat, until))
-        stop.set()
-        await watching
-        report("frame", chat.frames)
-        report("key to screen", keys)
-        report("loop held", held)
-        print(f"{sent / arguments.seconds:.0f} tokens a second, {len(chat.frames)} frames")
-        begun = time.perf_counter()
-        await pilot.resize_terminal(arguments.size[0] - 20, arguments.size[1])
-        print(f"resize {1000 * (time.perf_counter() - begun):.0f} ms")
-
-
-def report(name: str, seconds: Sequence[float]) -> None:
-    p50, p99, most = (1000 * percentile(seconds, share) for share in (0.5, 0.99, 1))
-    print(f"{name:14} p50 {p50:6.1f} ms   p99 {p99:6.1f} ms   max {most:6.1f} ms")
+def measure(arguments: argparse.Namespace, folder: Path) -> None:
+    seconds = arguments.seconds
+    if arguments.model:
+        edgeserve = str(Path(sys.executable).with_name("edgeserve"))
+        command = [edgeserve, "chat", str(arguments.model.resolve())]
+    else:
+        command = [sys.executable, str(CHAT), str(folder), f"--lines={arguments.lines}"]
+        command += [f"--rate={arguments.rate}", f"--seconds={seconds + 4}"]
+        if arguments.beside:
+            command.append(f"--beside={arguments.beside.resolve()}")
+    environment = {**os.environ, "XDG_DATA_HOME": str(folder), "XDG_CACHE_HOME": str(folder)}
+    with PseudoTerminal(command, tuple(arguments.size), environment) as terminal:
+        ask(terminal)
+        until = time.perf_counter() + seconds
+        if arguments.keys:
+            report("key to screen", echoes(terminal, until, arguments.pause))
+        else:
+            terminal.read_until(until)
+        terminal.write("\x11")
+    told = folder / "report.json"
+    if told.exists():
+        found = json.loads(told.read_text())
+        report("frame", found["frames"])
+        if found["beside_tokens_per_s"]:
+            print(f"beside it      {found['beside_tokens_per_s']:.1f} tokens a second")
 
 
 def main() -> None:
@@ -196,22 +106,13 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=200, help="tokens a second")
     parser.add_argument("--seconds", type=float, default=10)
     parser.add_argument("--size", type=int, nargs=2, default=(160, 48))
-    parser.add_argument("--idle", action="store_true", help="nothing computes beside")
-    parser.add_argument("--model", type=Path, help="GGUF that computes beside; else numpy does")
+    parser.add_argument("--pause", type=float, default=0.08, help="between two keys, in seconds")
+    parser.add_argument("--keys", action=argparse.BooleanOptionalAction, default=True)
+    parser.add_argument("--beside", type=Path, help="GGUF that computes beside")
+    parser.add_argument("--model", type=Path, help="GGUF that answers in `edgeserve chat`")
     arguments = parser.parse_args()
-    stop = threading.Event()
-    threads = [
-        threading.Thread(target=compute_beside, args=(arguments.model, stop))
-        for _ in range(0 if arguments.idle else 1 if arguments.model else 2)
-    ]
-    for thread in threads:
-        thread.start()
-    try:
-        asyncio.run(measure(arguments))
-    finally:
-        stop.set()
-        for thread in threads:
-            thread.join()
+    with tempfile.TemporaryDirectory() as folder:
+        measure(arguments, Path(folder))
 
 
 if __name__ == "__main__":

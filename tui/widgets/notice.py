@@ -30,5 +30,6 @@ class Notice(Static):
     def dismiss(self) -> bool:
         """Whether there was something."""
         was_there = self.display
-        self.show("")
+        if was_there:
+            self.show("")
         return was_there

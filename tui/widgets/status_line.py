@@ -10,20 +10,28 @@ from textual.content import Content
 from textual.widgets import Static
 
 from edgeserve.tui.terminal_text import shown_line
+from edgeserve.tui.widgets.steady import SteadyLine
 
 
 class StatusLine(Horizontal):
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._keys: Sequence[tuple[str, str]] = ()
+
     def compose(self) -> ComposeResult:
-        yield Static(id="doing", markup=False)
+        yield SteadyLine(keeps_width=True, id="doing")
         yield Static(id="keys", markup=False)
 
     def show_doing(self, text: str, *, is_busy: bool) -> None:
-        doing = self.query_one("#doing", Static)
-        doing.update(shown_line(text))
+        doing = self.query_one("#doing", SteadyLine)
+        doing.show(shown_line(text))
         doing.set_class(is_busy, "-busy")
 
     def show_keys(self, keys: Sequence[tuple[str, str]]) -> None:
         """Each key with what it does."""
+        if keys == self._keys:
+            return
+        self._keys = keys
         parts: list[Content | tuple[str, str]] = []
         for key, does in keys:
             if parts:

@@ -38,6 +38,8 @@ class Suggestions(Static):
         return self._all[self._at] if self._all else None
 
     def offer(self, suggestions: Sequence[Suggestion]) -> None:
+        if not suggestions and not self._all:
+            return
         self._all, self._at = suggestions, 0
         self.display = bool(suggestions)
         self._draw()

@@ -74,9 +74,21 @@ class TurnStack:
         return min(indices, default=len(self.turns))
 
     def measure(self, *, first_changed: int = 0) -> None:
-        """To be called when turns were changed, added or taken away."""
+        """To be called when turns were changed, added or taken away. Those before stay where they
+        are, though more may be known of their heights by now (`publish`)."""
         self._unmeasured = min(self._unmeasured, first_changed)
-        self._offsets = [0, *accumulate(turn.height for turn in self.turns)]
+        self._place_from(first_changed)
+
+    def publish(self) -> bool:
+        """Takes in all that `measure_more` has found; whether any turn's place changed."""
+        before = self._offsets
+        self._place_from(0)
+        return self._offsets != before
+
+    def _place_from(self, index: int) -> None:
+        kept = self._offsets[: index + 1]
+        heights = (turn.height for turn in self.turns[index:])
+        self._offsets = [*kept[:-1], *accumulate(heights, initial=kept[-1])]
 
     def range_of(self, index: int) -> tuple[int, int]:
         """A turn's first line, and the one after its last."""
@@ -99,15 +111,16 @@ class TurnStack:
 
     def ensure(self, first: int, last: int) -> bool:
         """Draws what is seen of lines `first` to `last`; whether a height changed."""
-        has_changed = False
+        changed: list[int] = []
         for index in range(self.turn_at(first), self.turn_at(last) + 1):
             start = self._offsets[index]
             turn = self.turns[index]
-            has_changed |= turn.ensure(max(0, first - start), last - start)
-            has_changed |= turn.height != self._offsets[index + 1] - start
-        if has_changed:
-            self.measure(first_changed=len(self.turns))
-        return has_changed
+            has_changed = turn.ensure(max(0, first - start), last - start)
+            if has_changed or turn.height != self._offsets[index + 1] - start:
+                changed.append(index)
+        if changed:
+            self._place_from(changed[0])
+        return bool(changed)
 
     def measure_more(self) -> Iterator[None]:
         """Turns guesses into heights, a part at a time; ends when there are none."""

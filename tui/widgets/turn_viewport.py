@@ -1,0 +1,235 @@
+"""What is in sight of a stack of turns: which lines, where, and how they look on the screen."""
+
+from __future__ import annotations
+
+from math import ceil
+from time import perf_counter
+
+from rich.style import Style
+from textual import events
+from textual.geometry import Region, Size
+from textual.reactive import Reactive
+from textual.scroll_view import ScrollView
+from textual.selection import Selection
+from textual.strip import Strip
+from textual.timer import Timer
+
+from edgeserve.tui.look import ASCII, UNICODE, Look
+from edgeserve.tui.markdown_lines import MarkdownLines
+from edgeserve.tui.widgets.line_strips import MARGIN, LineStrips, surroundings
+from edgeserve.tui.widgets.transcript_style import look_of
+from edgeserve.tui.widgets.transcript_text import selected_text
+from edgeserve.tui.widgets.turn_parts import TurnParts
+from edgeserve.tui.widgets.turn_stack import Place, TurnStack
+from edgeserve.tui.widgets.turn_view import TurnView
+
+_PAUSE_SECONDS = 1 / 20
+_BACKGROUND_SECONDS = 0.006
+_PUBLISH_SECONDS = 1.0
+_MAX_TEXT_CELLS = 100
+_MAX_SETTLINGS = 8
+_EIGHTHS = 8
+
+
+class TurnViewport(ScrollView):
+    """Draws what is seen of `_stack`. Keeps the end in sight while it follows it, else the line at
+    the top where it is, whatever changes above."""
+
+    # Only the bar depends on it, where Textual would lay out the whole screen anew and paint it:
+    # three times the cost of a frame.
+    virtual_size: Reactive[Size] = Reactive(Size(0, 0), repaint=False)
+
+    def __init__(
+        self, *, is_ascii: bool = False, id: str | None = None, classes: str | None = None
+    ) -> None:
+        super().__init__(id=id, classes=classes)
+        self.selected: str | None = None
+        self.follows = True
+        self.is_tinted = False
+        self._stack = TurnStack()
+        self._marks = ASCII if is_ascii else UNICODE
+        self._drawer = MarkdownLines(Look(marks=self._marks))
+        self._strips = LineStrips(self._drawer.look, Style.null(), Style.null())
+        self._width = 0
+        self._has_new_below = False
+        self._place: Place | None = None  # what is at the top
+        self._is_settling = False
+        self._background_timer: Timer | None = None
+        self._published_at = 0.0
+        self._thumb: tuple[int, int] | None = None  # as the bar has it
+
+    def _relay(self, first_changed: int) -> None:
+        """Measures anew, and keeps the end or the text at the top where it was."""
+        if not self._width:
+            return
+        before = self._stack.height
+        self._stack.measure(first_changed=first_changed)
+        if not self.follows and self._stack.height > before:
+            self._has_new_below = True
+        self._settle()
+        self.refresh()
+        if self._background_timer is None:
+            self._background_timer = self.set_timer(_PAUSE_SECONDS, self._measure_unseen)
+
+    def _settle(self) -> None:
+        """Draws what is in sight, which may change its height, until nothing moves."""
+        stack = self._stack
+        height = self.size.height
+        y = 0
+        for _ in range(_MAX_SETTLINGS):
+            last = max(0, stack.height - height)
+            y = last if self.follows or self._place is None else stack.y_of(self._place)
+            y = min(y, last)
+            if not stack.turns or not stack.ensure(y, y + height):
+                break
+        self._is_settling = True
+        self._bound(y)
+        self.scroll_to(y=y, animate=False, force=True)
+        self._is_settling = False
+        self._place = stack.place_of(y) if stack.turns else None
+
+    def _bound(self, y: int) -> None:
+        """How far it scrolls, with line `y` at the top."""
+        self.virtual_size = Size(self._width, self._stack.height)
+        self._move_bar(y)
+
+    def _move_bar(self, y: float) -> None:
+        """Where it would look otherwise than now: drawing it costs as much as the text."""
+        thumb = thumb_of(self.size.height, self._stack.height, y)
+        if thumb != self._thumb:
+            self._thumb = thumb
+            self._scroll_update(self.virtual_size)  # pyright: ignore[reportPrivateUsage]
+            if self.show_vertical_scrollbar:
+                self.vertical_scrollbar.position = y
+
+    def _measure_unseen(self) -> None:
+        """Turns guesses into heights, a few milliseconds at a time. What is in sight moves by that,
+        and with it the place of every line on it: seldom."""
+        self._background_timer = None
+        now = perf_counter()
+        for _ in self._stack.measure_more():
+            if perf_counter() > now + _BACKGROUND_SECONDS:
+                self._background_timer = self.set_timer(_PAUSE_SECONDS, self._measure_unseen)
+                break
+        if self._background_timer is None or now > self._published_at + _PUBLISH_SECONDS:
+            self._published_at = now
+            if self._stack.publish():
+                self._settle()
+
+    # --- how it is drawn -------------------------------------------------------------------------
+
+    def _new_turn(self, view: TurnView) -> TurnParts:
+        turn = TurnParts(view, self._drawer, self._text_width)
+        turn.shows_tokens = self.is_tinted
+        return turn
+
+    @property
+    def _text_width(self) -> int:
+        return max(1, min(self._width - MARGIN, _MAX_TEXT_CELLS))
+
+    def _redraw(self) -> None:
+        """Another width or theme: all lines are made anew, those in sight at once."""
+        self._drawer = MarkdownLines(look_of(self, self._marks))
+        selection = self.screen.get_component_rich_style("screen--selection")
+        self._strips = LineStrips(self._drawer.look, self.rich_style, selection)
+        for turn in self._stack.turns:
+            turn.redraw(self._drawer, self._text_width)
+        self._relay(0)
+
+    # --- events ----------------------------------------------------------------------------------
+
+    def on_resize(self, _: events.Resize) -> None:
+        # The bar's column is kept free while there is no bar.
+        width = max(0, self.outer_size.width - self.scrollbar_size_vertical)
+        if width != self._width:
+            self._width = width
+            self.screen.clear_selection()
+            self._redraw()
+        else:
+            self._relay(len(self._stack.turns))
+
+    def notify_style_update(self) -> None:
+        super().notify_style_update()
+        if self._width:
+            self.call_next(self._redraw)
+
+    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
+        self._move_bar(new_value)
+        if round(old_value) != round(new_value):
+            self.refresh(self.size.region)
+        if self._is_settling or not self._stack.turns:
+            return
+        self.follows = round(new_value) >= self.max_scroll_y
+        if self.follows:
+            self._has_new_below = False
+        self._place = self._stack.place_of(round(new_value))
+        if self._stack.ensure(round(new_value), round(new_value) + self.size.height):
+            self.call_next(self._settle)
+
+    def _reveal(self, index: int) -> None:
+        """Scrolls as little as shows the turn, or its beginning."""
+        self._stack.ensure(*self._stack.range_of(index))
+        first, after = self._stack.range_of(index)
+        top, height = self.scroll_offset.y, self.size.height
+        if first < top or after - first > height:
+            top = first
+        elif after > top + height:
+            top = after - height
+        self._stack.ensure(top, top + height)
+        self._is_settling = True
+        self._bound(top)
+        self._is_settling = False
+        self.scroll_to(y=top, animate=False)
+
+    # --- lines -----------------------------------------------------------------------------------
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """Past Textual's borders and padding, of which there are none: 17 ms instead of 31 for a
+        frame of 48 lines that all moved."""
+        if self.styles.gutter or self.opacity < 1:
+            return super().render_lines(crop)
+        filters = self.get_line_filters()
+        background = self.background_colors[1]
+        strips: list[Strip] = []
+        for y in crop.line_range:
+            strip = self.render_line(y)
+            for line_filter in filters:
+                strip = strip.apply_filter(line_filter, background)
+            strips.append(strip.crop_extend(crop.x, crop.right, self._strips.base))
+        return strips
+
+    def render_line(self, y: int) -> Strip:
+        at = self.scroll_offset.y + y
+        width = self._width
+        if self._has_new_below and y == self.size.height - 1:
+            return self._strips.hint(width)
+        if at >= self._stack.height or not self._stack.turns:
+            return Strip.blank(width, self._strips.base)
+        turn, line = self._stack.line(at)
+        selection = self.text_selection
+        span = None if selection is None else selection.get_span(at)
+        is_marked = turn.view.id == self.selected and self.has_focus
+        return self._strips.strip(
+            at, line, surroundings(turn.view, width, span, is_marked=is_marked)
+        )
+
+    def get_selection(self, selection: Selection) -> tuple[str, str] | None:
+        """The text as it is seen, without bars and margins, wrapped lines joined again."""
+        first = 0 if selection.start is None else selection.start.y
+        last = self._stack.height - 1 if selection.end is None else selection.end.y
+        while self._stack.turns and self._stack.ensure(first, last):
+            pass
+        lines = [
+            (y, self._stack.line(y)[1]) for y in range(first, min(last, self._stack.height - 1) + 1)
+        ]
+        return selected_text(lines, selection, MARGIN), "\n"
+
+
+def thumb_of(window: int, total: int, y: float) -> tuple[int, int] | None:
+    """Where a bar's thumb begins and how long it is, in eighths of a line, which is as finely as it
+    is drawn. None where all is in sight."""
+    if not 0 < window < total:
+        return None
+    length = max(1.0, window * window / total)
+    start = int(_EIGHTHS * (window - length) * y / (total - window))
+    return start, ceil(_EIGHTHS * length)
