@@ -13,6 +13,7 @@ from typing import Unpack
 from edgeserve.async_token_stream import AsyncTokenStream
 from edgeserve.build import LoadedModel, load_model
 from edgeserve.config import Config
+from edgeserve.constrained_models import ConstrainedModels
 from edgeserve.engine.accounting import EngineStats
 from edgeserve.engine.async_engine import AsyncEngine
 from edgeserve.engine.live_request import Request
@@ -69,10 +70,12 @@ class AsyncLLM:
         config: Config | None = None,
         progress: Progress | None = None,
         license_gate: LicenseGate | None = None,
+        constrained: ConstrainedModels | None = None,
         **options: Unpack[EngineFields],
     ) -> AsyncLLM:
         """Loads a model beside the event loop. Arguments and errors are LLM's; a model may also be
-        given by its files, which are then taken as they are.
+        given by its files, which are then taken as they are. Of the `constrained` (servers have
+        them) the first answer with tools or a schema waits no longer than others.
 
         At most `max_queued_requests` wait for their first step; one more is a QueueFullError.
         """
@@ -84,6 +87,7 @@ class AsyncLLM:
             clock=time.monotonic,
             progress=progress,
             license_gate=license_gate,
+            constrained=constrained,
         )
         executor = ThreadPoolExecutor(1, "edgeserve-load")
         loading = executor.submit(load)

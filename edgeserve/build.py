@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable, Sequence
-from hashlib import blake2b
+from functools import partial
 from pathlib import Path
 
 from edgeserve.binding.library import native_num_cores
-from edgeserve.cache.disk_folder import DiskFolder
 from edgeserve.cache.disk_store import DiskStore
 from edgeserve.cache.kv_cache import Growth
 from edgeserve.cache.prefix_index import PrefixIndex
 from edgeserve.config import Config
+from edgeserve.constrained_models import ConstrainedModels
 from edgeserve.engine.engine import Engine
 from edgeserve.engine.limits import EngineLimits
 from edgeserve.engine.speculation.draft_lengths import PayingLengths
@@ -24,11 +25,7 @@ from edgeserve.engine.speculation.row_times import RowTimes
 from edgeserve.engine.speculation.speculator import Speculator
 from edgeserve.engine_options import EngineOptions
 from edgeserve.engine_size import engine_size, token_bytes
-from edgeserve.errors import (
-    DraftVocabularyError,
-    InvalidRequestError,
-    ModelFileError,
-)
+from edgeserve.errors import ConstraintError, DraftVocabularyError, InvalidRequestError
 from edgeserve.frozen import frozen
 from edgeserve.loader.file_pooling import file_pooling
 from edgeserve.loader.gguf import ModelFile, read_gguf
@@ -38,10 +35,10 @@ from edgeserve.loader.progress import Progress, SilentProgress
 from edgeserve.loader.sampling_defaults import sampling_defaults
 from edgeserve.loader.tensors import TensorReader
 from edgeserve.loading_weights import LoadingWeights
+from edgeserve.model_identity import content_of, digest, disk_store, identity_of
 from edgeserve.models import build_plan
 from edgeserve.plan.ops import CacheKind, Plan
 from edgeserve.runner.batch import BLOCK_SIZE
-from edgeserve.runner.kv_types import STORED_KV_VERSION
 from edgeserve.runner.runner import Runner
 from edgeserve.text.chat_template import ChatTemplate
 from edgeserve.text.constraint import ConstraintCompiler
@@ -99,8 +96,12 @@ def load_model(
     clock: Callable[[], float],
     progress: Progress | None = None,
     license_gate: LicenseGate | None = None,
+    constrained: ConstrainedModels | None = None,
 ) -> LoadedModel:
     """Finds (maybe downloads), reads and prepares a model. Files are taken as they are.
+
+    Of a model that is among the `constrained`, what every constraint needs is built beside the
+    load; one that answers with a constraint comes to be among them.
 
     Raises ModelNotFoundError, LicenseNotAcceptedError, DownloadError, ModelFileError,
     UnsupportedModelError, TokenizerError, TemplateError, KVMemoryError, InvalidRequestError,
@@ -119,7 +120,7 @@ def load_model(
     defaults = sampling_defaults(file.metadata, resolved.entry)
     pooling = options.pooling or file_pooling(file.metadata)
     limits, num_blocks = engine_size(plan, options)
-    parts = _read_parts(file, plan, num_blocks, options, config)
+    parts = _read_parts(file, plan, num_blocks, options, config, constrained)
     try:
         proposers = _proposers(plan, draft_file, limits, options, config, clock)
     except BaseException:
@@ -135,7 +136,7 @@ def load_model(
         plan,
         engine,
         parts.tokenizer,
-        ConstraintCompiler(parts.tokenizer),
+        parts.constraints,
         parts.template,
         defaults,
         full_context_bytes,
@@ -150,6 +151,7 @@ class _Parts:
 
     runner: Runner
     tokenizer: Tokenizer
+    constraints: ConstraintCompiler
     template: ChatTemplate | None
     index: PrefixIndex | None
     store: DiskStore | None
@@ -157,7 +159,12 @@ class _Parts:
 
 
 def _read_parts(
-    file: ModelFile, plan: Plan, num_blocks: int, options: EngineOptions, config: Config
+    file: ModelFile,
+    plan: Plan,
+    num_blocks: int,
+    options: EngineOptions,
+    config: Config,
+    constrained: ConstrainedModels | None,
 ) -> _Parts:
     """Weights are read in C while Python makes the rest."""
     with TensorReader(file) as tensors:
@@ -169,6 +176,7 @@ def _read_parts(
         try:
             tokenizer = build_tokenizer(file.metadata)
             template = _template(file.metadata, tokenizer, options.chat_template)
+            constraints = _constraints(tokenizer, file.paths[0], constrained)
             described = repr((plan.operations, plan.cache_groups))
             if loading is None:
                 runner = _oracle_runner(plan, tensors, num_blocks, options)
@@ -178,16 +186,28 @@ def _read_parts(
             if loading is not None:
                 loading.abandon()
             raise
-        content = _content(tensors, states)
+        content = content_of(tensors, states)
     index = store = None
     if options.prefix_caching and not _is_recurrent(plan):
-        identity = _identity(described, content, runner, options)
+        identity = identity_of(described, content, runner, options)
         index = PrefixIndex(identity, BLOCK_SIZE)
         if content is not None:
-            store = _disk_store(identity, file, options, config)
+            store = disk_store(identity, file, options, config)
     source = "" if template is None else template.source
-    known = "" if content is None else _digest(described, content[0], source).hex()
-    return _Parts(runner, tokenizer, template, index, store, known)
+    known = "" if content is None else digest(described, content[0], source).hex()
+    return _Parts(runner, tokenizer, constraints, template, index, store, known)
+
+
+def _constraints(
+    tokenizer: Tokenizer, path: Path, constrained: ConstrainedModels | None
+) -> ConstraintCompiler:
+    if constrained is None:
+        return ConstraintCompiler(tokenizer)
+    compiler = ConstraintCompiler(tokenizer, partial(constrained.note, path))
+    if constrained.has(path):
+        with contextlib.suppress(ConstraintError):  # told to whoever asks for one
+            compiler.prepare()
+    return compiler
 
 
 def _engine(
@@ -339,39 +359,6 @@ def _read_draft(name: str, path: Path, metadata: Metadata) -> ModelFile:
 def _listed(metadata: Metadata, key: str) -> Sequence[MetadataValue]:
     value = metadata.values.get(key)
     return () if value is None or isinstance(value, bool | int | float | str) else value
-
-
-def _content(
-    tensors: TensorReader, states: list[tuple[int, ...]]
-) -> tuple[bytes, list[tuple[int, ...]]] | None:
-    """What tells these weights from others; None if a file changed while they were read."""
-    try:
-        content = (tensors.sample_digest(), tensors.file_states())
-    except ModelFileError:
-        return None
-    return content if content[1] == states else None
-
-
-def _identity(described: str, content: object, runner: Runner, options: EngineOptions) -> bytes:
-    """16 bytes of all that makes keys and values of the same tokens other ones."""
-    block_bytes = [runner.block_bytes(group) for group in range(len(runner.cache_groups))]
-    kept_as = (STORED_KV_VERSION, runner.numerics_class, options.kv_cache_dtype, block_bytes)
-    return _digest(described, content, kept_as)
-
-
-def _digest(*parts: object) -> bytes:
-    return blake2b(repr(parts).encode(), digest_size=16).digest()
-
-
-def _disk_store(
-    identity: bytes, file: ModelFile, options: EngineOptions, config: Config
-) -> DiskStore | None:
-    bound_bytes = config.disk_cache if options.disk_cache is None else options.disk_cache
-    if bound_bytes == 0 or options.device == "oracle":
-        return None
-    path = file.paths[0]
-    about = {"model": path.stem, "path": str(path), "kv_cache_dtype": options.kv_cache_dtype}
-    return DiskStore(DiskFolder(config.prompts_dir), identity, about, bound_bytes=bound_bytes)
 
 
 def _is_recurrent(plan: Plan) -> bool:

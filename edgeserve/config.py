@@ -74,6 +74,11 @@ class Config:
         """Where keys and values of prompts are kept."""
         return self.cache_dir / "prompts"
 
+    @property
+    def constrained_dir(self) -> Path:
+        """Where servers note for which models there were constraints."""
+        return self.cache_dir / "constrained"
+
     @classmethod
     def from_environment(
         cls,

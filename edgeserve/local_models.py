@@ -10,6 +10,7 @@ from pathlib import Path
 
 from edgeserve.async_llm import AsyncLLM
 from edgeserve.config import Config
+from edgeserve.constrained_models import ConstrainedModels
 from edgeserve.engine_options import DTYPE_BYTES, EngineFields, EngineOptions
 from edgeserve.engine_size import engine_size, shared_cache_bytes
 from edgeserve.errors import EdgeServeError, ModelNotFoundError, ModelSourceError
@@ -58,6 +59,7 @@ class LocalModels:
         self._config = config
         self._catalog = catalog
         self._store = ModelStore(config, catalog)
+        self._constrained = ConstrainedModels(config.constrained_dir)
         self._fields = fields
         self._max_bytes = max_bytes
         self._max_queued_requests = max_queued_requests
@@ -87,6 +89,7 @@ class LocalModels:
             self._files(name),
             max_queued_requests=self._max_queued_requests,
             config=self._config,
+            constrained=self._constrained,
             **self._headers[name].fields,
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 import threading
@@ -12,12 +13,15 @@ from typing import Any, NoReturn
 
 import pytest
 
+from edgeserve import AsyncLLM
 from edgeserve.binding.weights import WeightRows
 from edgeserve.build import LoadedModel, load_model
 from edgeserve.config import Config
+from edgeserve.constrained_models import ConstrainedModels
 from edgeserve.engine_options import EngineOptions
 from edgeserve.errors import (
     AbortedError,
+    ConstraintError,
     FileChangedError,
     InvalidRequestError,
     KVMemoryError,
@@ -34,7 +38,7 @@ from edgeserve.runner.native_weights import NativeWeights
 from edgeserve.runner.oracle_runner import OracleRunner
 from edgeserve.runner.runner import TensorSource
 from edgeserve.text.tokenizer import Tokenizer, build_tokenizer
-from edgeserve.types import Metadata, SamplingParams
+from edgeserve.types import Constraint, Metadata, SamplingParams
 
 from .tiny_models import write_tiny_model
 from .tiny_vocabularies import byte_level_vocabulary
@@ -52,9 +56,13 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_tiny_model(folder / "tiny.gguf", "llama", context=CONTEXT)
 
 
-def load(path: Path | str, **options: Any) -> LoadedModel:
+def load(
+    path: Path | str, constrained: ConstrainedModels | None = None, **options: Any
+) -> LoadedModel:
     config = Config(Path("cache-that-is-not-there"), Path("hub-that-is-not-there"), hf_offline=True)
-    return load_model(str(path), EngineOptions(**options), config=config, clock=time.monotonic)
+    given = EngineOptions(**options)
+    clock = time.monotonic
+    return load_model(str(path), given, config=config, clock=clock, constrained=constrained)
 
 
 def num_blocks(model: LoadedModel) -> int:
@@ -363,3 +371,55 @@ def test_context_that_memory_cuts_is_said_with_what_would_hold_all(path: Path) -
     model = load(path, device="cpu")
     assert model.context_note is None
     model.engine.close()
+
+
+def test_what_constraints_need_is_built_beside_the_load_of_a_model_that_had_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_tiny_model(tmp_path / "tiny.gguf", "llama", context=CONTEXT)
+    constrained = ConstrainedModels(tmp_path / "constrained")
+    held = SamplingParams(constraint=Constraint.regex("(ab)+"), temperature=1, seed=3, max_tokens=9)
+
+    async def answers(model: LoadedModel, *asked: SamplingParams) -> list[str]:
+        async with AsyncLLM(model) as llm:
+            found = [await llm.generate("the inn", params) for params in asked]
+        return [output.outputs[0].text for output in found]
+
+    asyncio.run(answers(load(path, constrained, num_threads=1), SamplingParams(max_tokens=2)))
+    assert not constrained.has(path)
+    first = asyncio.run(answers(load(path, constrained, num_threads=1), held))
+    assert constrained.has(path)
+    ready, late = load(path, constrained, num_threads=1), load(path, num_threads=1)
+    monkeypatch.setattr("llguidance.LLTokenizer", None)  # from now on none can be built
+    assert asyncio.run(answers(ready, held)) == first
+    with pytest.raises(TypeError):
+        asyncio.run(answers(late, held))
+
+
+def test_a_model_that_no_constraint_fits_is_loaded_and_says_so_when_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has no token that ends an answer."""
+    path = write_tiny_model(tmp_path / "tiny.gguf", "llama")
+
+    def endless(metadata: Metadata) -> Tokenizer:
+        tokenizer = build_tokenizer(metadata)
+        tokenizer.stop_ids = frozenset()
+        return tokenizer
+
+    monkeypatch.setattr("edgeserve.build.build_tokenizer", endless)
+    constrained = ConstrainedModels(tmp_path / "constrained")
+    constrained.note(path)
+    model = load(path, constrained, num_threads=1)
+    try:
+        with pytest.raises(ConstraintError, match="no token that ends an answer"):
+            model.constraints.compile(Constraint.regex("a+"))
+    finally:
+        model.engine.close()
+
+
+def test_a_folder_that_cannot_be_written_costs_nothing_but_time(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    constrained = ConstrainedModels(tmp_path / "file" / "below")
+    constrained.note(tmp_path / "model.gguf")
+    assert not constrained.has(tmp_path / "model.gguf")

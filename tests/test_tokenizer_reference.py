@@ -141,6 +141,14 @@ def test_token_bytes_equal_the_reference(pair: Pair) -> None:
 
 
 @on_every_vocabulary
+def test_all_bytes_are_those_of_each_token(pair: Pair) -> None:
+    tokenizer = pair.ours
+    every = range(tokenizer.vocab_size)
+    assert tokenizer.all_bytes() == [tokenizer.token_bytes(token_id) for token_id in every]
+    assert tokenizer.control_ids() == list(filter(tokenizer.is_control, every))
+
+
+@on_every_vocabulary
 def test_decoding_inverts_encoding_wherever_the_reference_s_does(pair: Pair) -> None:
     inverted = 0
     for text in pair.texts[:_NUM_DECODED]:

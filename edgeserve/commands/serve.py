@@ -161,6 +161,7 @@ async def _serve(
     from edgeserve.async_llm import AsyncLLM
     from edgeserve.commands.license import license_gate
     from edgeserve.commands.progress import progress_on
+    from edgeserve.constrained_models import ConstrainedModels
 
     options: EngineFields = {**engine_fields(args), "pooling": args.pooling}
     loading = asyncio.ensure_future(
@@ -170,6 +171,7 @@ async def _serve(
             config=config,
             progress=progress_on(sys.stderr, config),
             license_gate=license_gate(args.accept_license),
+            constrained=ConstrainedModels(config.constrained_dir),
             **options,
         )
     )

@@ -78,7 +78,7 @@ async def serve(
     preparations = Preparations(asyncio.get_running_loop())
 
     def arrived(llm: AsyncLLM) -> None:
-        preparations.plan(model.name, llm.model.constraints.prepare)
+        preparations.plan(model.name, llm.model.constraints.prepare, partial(_is_busy, llm))
         on_ready(llm)
 
     arriving = asyncio.ensure_future(_arrive(model, loading, arrived, server))
@@ -102,6 +102,11 @@ async def serve_many(server: uvicorn.Server, bound: socket.socket, models: ManyM
         await server.serve(sockets=[bound])
     finally:
         await models.close()
+
+
+def _is_busy(llm: AsyncLLM) -> bool:
+    load = llm.stats.load
+    return load.num_running + load.num_waiting > 0
 
 
 async def _arrive(

@@ -222,7 +222,11 @@ class ManyModels:
             listed = self._listed.get(name)
             self._served[name] = Served(name, llm, listed.created if listed else 0)
             self._residency.loaded(name, now)
-            self._preparations.plan(name, lambda: llm.model.constraints.prepare())
+            self._preparations.plan(
+                name,
+                prepare=lambda: llm.model.constraints.prepare(),
+                is_busy=lambda: self._residency.is_used,
+            )
             _log.info("model=%s loaded ms=%.0f", name, 1e3 * (now - began))
         self._advance()
 

@@ -12,7 +12,8 @@ from functools import partial
 from typing import Protocol
 
 _AFTER_SECONDS = 2.0
-"""So that whoever asks at once is answered first."""
+"""So that whoever asks at once is answered first. Python stands still meanwhile: while somebody is
+answered, it is put off again."""
 
 
 class Handle(Protocol):
@@ -37,9 +38,10 @@ class Preparations:
         self._waiting: dict[str, Handle] = {}
         self._running: dict[str, asyncio.Future[None]] = {}
 
-    def plan(self, name: str, prepare: Callable[[], object]) -> None:
-        """Calls `prepare` a little later. Its errors are told when somebody needs it."""
-        begin = partial(self._begin, name, prepare)
+    def plan(self, name: str, prepare: Callable[[], object], is_busy: Callable[[], bool]) -> None:
+        """Calls `prepare` a little later, when nobody is answered. Its errors are told when
+        somebody needs it."""
+        begin = partial(self._begin, name, prepare, is_busy)
         self._waiting[name] = self._clock.call_later(_AFTER_SECONDS, begin)
 
     async def settle(self, name: str) -> None:
@@ -51,8 +53,11 @@ class Preparations:
         if running is not None:
             await asyncio.wait((running,))
 
-    def _begin(self, name: str, prepare: Callable[[], object]) -> None:
+    def _begin(self, name: str, prepare: Callable[[], object], is_busy: Callable[[], bool]) -> None:
         del self._waiting[name]
+        if is_busy():
+            self.plan(name, prepare, is_busy)
+            return
         running = asyncio.ensure_future(_run(prepare))
         self._running[name] = running
         running.add_done_callback(lambda _: self._running.pop(name))

@@ -96,6 +96,11 @@ class Residency:
         return [each.name for each in sorted(kept, key=lambda each: -each.last_use)]
 
     @property
+    def is_used(self) -> bool:
+        """Whether somebody was let in who has not ended."""
+        return any(each.num_users > 0 for each in self._residents.values())
+
+    @property
     def num_bytes(self) -> int:
         """Taken, or still taken, or about to be."""
         return sum(each.num_bytes for each in self._residents.values())

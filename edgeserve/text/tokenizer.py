@@ -6,6 +6,7 @@ here, what is plain text goes to the engine. Knows nothing of chat templates or 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
@@ -127,6 +128,18 @@ class Tokenizer:
                 self._spelt.clear()
             self._spelt[token_id] = spelt
         return spelt
+
+    def all_bytes(self) -> list[bytes]:
+        """Of each token, as `token_bytes` has them: all at once, in a tenth of the time."""
+        vocabulary = self._vocabulary
+        found = list(map(self._engine.spelling, vocabulary.tokens))
+        for match in re.finditer(b"[^%c]" % NORMAL, vocabulary.kinds, re.DOTALL):
+            found[match.start()] = self._spelling(match.start())
+        return found
+
+    def control_ids(self) -> list[int]:
+        """Those of which `is_control` holds."""
+        return self._vocabulary.ids_of_kind(CONTROL | UNKNOWN)
 
     def _spelling(self, token_id: int) -> bytes:
         kind = self._kind(token_id)
