@@ -160,7 +160,7 @@ def test_a_table_too_wide_for_columns_names_each_cell() -> None:
 def test_code_is_named_and_wraps_where_it_is_wide() -> None:
     lines = drawn("```python\nx = 'aaaaaaaaaaaaaaaaaaaaaaa'\n```", 20)
     assert [line.text.rstrip() for line in lines] == [
-        " python    c copies",
+        " python",
         " x = 'aaaaaaaaaaaaa",
         " aaaaaaaaaa'",
     ]
@@ -170,7 +170,6 @@ def test_code_is_named_and_wraps_where_it_is_wide() -> None:
 
 def test_an_open_fence_is_code_already() -> None:
     assert seen("so:\n\n```\n# not a heading\n- nor", 24)[2:] == [
-        "               c copies",
         " # not a heading",
         " - nor",
     ]

@@ -180,7 +180,7 @@ def test_a_selection_is_the_text_without_bars_and_breaks() -> None:
 
 def test_reasoning_folds_and_unfolds() -> None:
     async def script(app: Screen, pilot: Pilot[None]) -> None:
-        assert any(line.endswith("thought for 2 s ▸") for line in seen(app))
+        assert any(line.endswith("▸ thought, 2 s") for line in seen(app))
         assert not any("hidden thought" in line for line in seen(app))
         await pilot.press("up", "enter")
         assert any("│ hidden thought" in line for line in seen(app))

@@ -153,7 +153,7 @@ def test_the_cockpit_tells_speed_hits_and_why_it_missed(tmp_path: Path):
             await table.shows(text)
         await table.pilot.press("ctrl+t")
         await table.until(lambda: table.chat.transcript.has_focus)
-        await table.pilot.press("up", "right")
+        await table.pilot.press("right")
         await table.shows('"Well"')
         await table.shows("50.0 %")
 

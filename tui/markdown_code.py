@@ -1,4 +1,4 @@
-"""Code as lines: its language and how to copy it above, highlighted, wrapped where it is wide."""
+"""Code as lines: its language above, highlighted, wrapped where it is wide."""
 
 from __future__ import annotations
 
@@ -8,29 +8,25 @@ from pygments.lexer import Lexer
 from pygments.lexers import get_lexer_by_name  # pyright: ignore[reportUnknownVariableType]
 from pygments.token import Comment, Generic, Keyword, Name, Number, Operator, String, _TokenType  # pyright: ignore[reportPrivateUsage]
 from pygments.util import ClassNotFound
-from rich.cells import cell_len
+from rich.cells import set_cell_size
 from rich.style import Style
 
 from edgeserve.tui.lines import Line, Span, wrap_cells
 from edgeserve.tui.look import Look
 from edgeserve.tui.markdown_blocks import LONG_LINE, Block
 
-COPY_HINT = "c copies"
-
 
 def code_lines(block: Block, width: int, look: Look) -> list[Line]:
     """A code block, or a piece of one: its background as wide as the text."""
     language = block.info.split()[0] if block.info.split() else ""
-    lines = [_head(language, width, look)] if block.begins else []
+    lines = [_head(language, width, look)] if block.begins and language else []
     for spans in _highlighted(block.text, language, look):
         lines += [_padded(line, width, look) for line in wrap_cells(spans, width - 2)]
     return lines
 
 
 def _head(language: str, width: int, look: Look) -> Line:
-    language = language[: max(0, width - len(COPY_HINT) - 4)]
-    gap = max(1, width - cell_len(language) - len(COPY_HINT) - 2)
-    text = f" {language}{' ' * gap}{COPY_HINT} "
+    text = set_cell_size(f" {language}", width)
     return Line(((text, look.code + look.code_note),), decoration=len(text))
 
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, TypeVar, cast
 
 from textual import events, on
 from textual.app import App, ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
 from textual.screen import ModalScreen, Screen
 from textual.widgets import Static
@@ -16,7 +16,7 @@ from textual.widgets import Static
 from edgeserve.errors import EdgeServeError
 from edgeserve.tui.attachments import attachments_in
 from edgeserve.tui.chat_commands import ChatCommands
-from edgeserve.tui.commands import COMMANDS, is_unknown, parse
+from edgeserve.tui.commands import is_unknown, parse
 from edgeserve.tui.conversation import Conversation
 from edgeserve.tui.desk import Desk
 from edgeserve.tui.drawing import doing, header_texts, keys_now, turn_views
@@ -26,6 +26,7 @@ from edgeserve.tui.keeper import ChatKeeper
 from edgeserve.tui.model_switch import ModelSwitch
 from edgeserve.tui.opening import close_chats, open_chats
 from edgeserve.tui.pace import Pace
+from edgeserve.tui.screens.chat_keys import CHAT_KEYS
 from edgeserve.tui.widgets import transcript_messages as wanted
 from edgeserve.tui.widgets.chat_list import ChatList
 from edgeserve.tui.widgets.cockpit import Cockpit
@@ -52,22 +53,9 @@ class ChatScreen(Screen[None]):
         (0, "-narrow"),
         (110, "-wide"),
     ]
+    VERTICAL_BREAKPOINTS = [(0, "-low"), (18, "-high")]  # noqa: RUF012  the same
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        *(
-            Binding(key, f"command('{command.name}')", command.title, show=False, priority=True)
-            for command in COMMANDS
-            for key in command.keys
-            if " " not in key and key not in ("escape", "ctrl+q")
-        ),
-        Binding("escape", "escape", show=False),
-        Binding("ctrl+c", "interrupt", show=False, priority=True),
-        Binding("y", "command('copy')", show=False),
-        Binding("e", "command('edit')", show=False),
-        Binding("r", "command('regenerate')", show=False),
-        Binding("pageup", "page(-1)", show=False, priority=True),
-        Binding("pagedown", "page(1)", show=False, priority=True),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = CHAT_KEYS
 
     def __init__(self, desk: Desk) -> None:
         super().__init__()
@@ -364,8 +352,10 @@ class ChatScreen(Screen[None]):
             self.do(self.talk.stop())
         self.note("ctrl+c again to leave")
 
-    def action_page(self, step: int) -> None:
-        (self.transcript.action_page_up if step < 0 else self.transcript.action_page_down)()
+    async def action_read(self, way: str) -> None:
+        """Scrolls the chat, wherever the focus is."""
+        name = way if way.startswith("page") else f"scroll_{way}"
+        await self.transcript.run_action(name)
 
     def on_descendant_focus(self, _: events.DescendantFocus) -> None:
         self.draw_status()

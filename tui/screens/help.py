@@ -19,7 +19,7 @@ _WRITING = (
     ("up, down", "what was sent before"),
     ("tab", "complete; else to the chat and back"),
     ("@path", "attach a text file"),
-    ("pageup, pagedown", "scroll"),
+    ("pageup, pagedown", "scroll; ctrl+home, ctrl+end"),
     ("esc, ctrl+c", "stop; ctrl+c twice leaves"),
 )
 _READING = (

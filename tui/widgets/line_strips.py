@@ -57,7 +57,7 @@ class LineStrips:
 
     def hint(self, width: int) -> Strip:
         """Over the last line, when there is more below it than there was."""
-        text = f" {self._look.marks.down} new text below, End goes there "
+        text = f" {self._look.marks.down} new text below: ctrl+end "
         segments = Segment.apply_style([Segment(text, self._look.hint)], self.base)
         return Strip(segments).adjust_cell_length(width, self.base)
 

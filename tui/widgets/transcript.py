@@ -148,6 +148,12 @@ class Transcript(TurnViewport, can_focus=True):
         if turn.is_fold(y - self._stack.range_of(index)[0]):
             self.toggle_reasoning(turn.view.id)
 
+    def on_focus(self) -> None:
+        """A turn is marked, or nobody would see where the keys go."""
+        if self.selected is None and self._stack.turns:
+            index = self._stack.turn_at(self.scroll_offset.y + self.size.height - 1)
+            self._mark(self._stack.turns[index].view.id)
+
     def on_mouse_move(self, event: events.MouseMove) -> None:
         token = event.style.meta.get(TOKEN)
         if token is None or not self._stack.turns:

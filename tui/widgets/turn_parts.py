@@ -117,6 +117,8 @@ class TurnParts:
         if not self.is_folded:
             blocks = [*self._thought.settled, *self._thought.unsettled()]
             parts += [self._made(self._thought_lines(block), block.text) for block in blocks]
+        if self.view.reasoning.strip() and self.view.text:
+            parts.append(self._made(lambda _: [BLANK]))
         if not self._body.is_read:
             parts.append(self._made(lambda _: [], self.view.text))
         elif self.shows_tokens and self.view.tokens:

@@ -68,11 +68,13 @@ def _role_style(view: TurnView, look: Look) -> Style:
 def foot_lines(view: TurnView, look: Look, width: int) -> list[Line]:
     """What went wrong, and what it took."""
     lines: list[Line] = []
-    if view.error:
-        lines += [BLANK] if view.text else []
-        lines += wrap_words([(look.shown(view.error), look.error)], width)
-    if view.footer:
-        lines += wrap_words([(look.shown_line(view.footer), look.dim)], width)
+    for text, style in (
+        (look.shown(view.error), look.error),
+        (look.shown_line(view.footer), look.dim),
+    ):
+        if text:
+            lines += [BLANK] if lines or view.text or view.reasoning else []
+            lines += wrap_words([(text, style)], width)
     return lines
 
 
@@ -83,8 +85,8 @@ def fold_lines(view: TurnView, look: Look, width: int, *, is_folded: bool) -> li
     is_live = view.state is TurnState.STREAMING and not view.text
     mark = look.marks.folded if is_folded else look.marks.unfolded
     note = look.shown_line(view.reasoning_note) or _words(view.reasoning)
-    words = f"thinking, {note}" if is_live else f"thought for {note}"
-    lines = wrap_words([(f"{words} {mark}", look.dim)], width)[:1]
+    words = f"{mark} {'thinking' if is_live else 'thought'}, {note}"
+    lines = wrap_words([(words, look.dim)], width)[:1]
     if is_folded and is_live:
         last = view.reasoning[-4 * width :].rstrip().split("\n")[-1]
         lines += wrap_words([(look.shown_line(last), look.dim)], width)[-1:]
