@@ -52,12 +52,16 @@ def token_ids_of(ids: object) -> list[int]:
     """A prompt's ids. Raises InvalidRequestError with the place of what is none."""
     if not isinstance(ids, Iterable) or isinstance(ids, (str, bytes, Mapping)):
         raise InvalidRequestError("prompt_token_ids", cast(object, ids), "a list of token ids")
-    found: list[int] = []
-    for index, token_id in enumerate(cast(Iterable[object], ids)):
-        # An array of several numbers has an index too, if only to refuse it.
-        if isinstance(token_id, (bool, Iterable)) or not isinstance(token_id, SupportsIndex):
-            raise InvalidRequestError(
-                f"prompt_token_ids[{index}]", cast(object, token_id), "an integer"
-            )
-        found.append(operator.index(token_id))
-    return found
+    found = list(cast(Iterable[object], ids))
+    # One of each kind tells of all: of a long list there are a hundred thousand, and one kind.
+    examples = dict(zip(map(type, found), found, strict=True))
+    fits = {kind: _is_index(example) for kind, example in examples.items()}
+    if not all(fits.values()):
+        index = next(at for at, token_id in enumerate(found) if not fits[type(token_id)])
+        raise InvalidRequestError(f"prompt_token_ids[{index}]", found[index], "an integer")
+    return list(map(operator.index, cast("list[SupportsIndex]", found)))
+
+
+def _is_index(value: object) -> bool:
+    # An array of several numbers has an index too, if only to refuse it.
+    return isinstance(value, SupportsIndex) and not isinstance(value, bool | Iterable)
