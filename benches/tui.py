@@ -30,6 +30,8 @@ READY = "for commands"
 QUESTION = "Tell me a long story, please, with many people and places in it."
 _BUSY = re.compile(r"\d tokens")
 _LONGEST_LINE = 40
+_TELLING = 4
+"""So many letters at a line's end are in no answer: sooner would be luck."""
 
 
 def percentile(values: Sequence[float], share: float) -> float:
@@ -52,12 +54,14 @@ def echoes(terminal: PseudoTerminal, until: float, pause_s: float) -> list[float
         typed += letter
         terminal.forget()
         begun = terminal.write(letter)
-        wanted = typed[-6:]
-        found.append(terminal.wait_for(lambda seen, wanted=wanted: wanted in seen, 10) - begun)
+        wanted = typed[-_TELLING:]
+        shown_at = terminal.wait_for(lambda seen, wanted=wanted: wanted in seen, 10)
+        if len(wanted) == _TELLING:
+            found.append(shown_at - begun)
         terminal.read_until(time.perf_counter() + pause_s + chance.random() / 30)
         if len(typed) == _LONGEST_LINE:
             terminal.write("\x7f" * _LONGEST_LINE)
-            terminal.read_until(time.perf_counter() + 0.3)
+            terminal.read_until(time.perf_counter() + 0.5)
             typed = ""
     return found
 
