@@ -25,6 +25,8 @@ from pathlib import Path
 
 from pseudo_terminal import PseudoTerminal
 
+from edgeserve.config import paint_promptly
+
 CHAT = Path(__file__).with_name("tui_chat.py")
 READY = "for commands"
 QUESTION = "Tell me a long story, please, with many people and places in it."
@@ -79,6 +81,7 @@ def ask(terminal: PseudoTerminal) -> None:
 
 def measure(arguments: argparse.Namespace, folder: Path) -> None:
     seconds = arguments.seconds
+    paint_promptly()  # as the command does
     if arguments.model:
         edgeserve = str(Path(sys.executable).with_name("edgeserve"))
         command = [edgeserve, "chat", str(arguments.model.resolve())]

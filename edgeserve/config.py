@@ -121,6 +121,12 @@ def keep_numpy_to_one_thread() -> None:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
+def paint_promptly() -> None:
+    """For a program that has not imported Textual: what changed is painted within 4 ms, not 17. It
+    paints no more often for that, for nothing changes so fast."""
+    os.environ.setdefault("TEXTUAL_FPS", "250")
+
+
 def _is_on(text: str) -> bool:
     return text.strip().lower() in {"1", "true", "yes", "on"}
 

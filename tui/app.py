@@ -9,11 +9,13 @@ from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
-from edgeserve.tui.collecting import collect_seldom
+from edgeserve.tui.collecting import collect_now, collect_seldom
 from edgeserve.tui.commands import COMMANDS
 from edgeserve.tui.desk import Desk
 from edgeserve.tui.screens.chat_screen import ChatScreen
 from edgeserve.tui.themes import THEMES
+
+_COLLECT_S = 30.0
 
 
 class EdgeServeApp(App[None]):
@@ -41,6 +43,11 @@ class EdgeServeApp(App[None]):
 
     def on_ready(self) -> None:
         collect_seldom()
+        self.set_interval(_COLLECT_S, self._collect)
+
+    def _collect(self) -> None:
+        if not self.chat.talk.is_answering:
+            collect_now()
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """The palette has what the slash has."""

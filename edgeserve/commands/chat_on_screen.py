@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from edgeserve.config import Config
+from edgeserve.config import Config, paint_promptly
 from edgeserve.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ def open_screen(
     """Returns once the user has left. `model` is what answers, "" the one used last; with a
     `system_prompt` a new chat begins.
     """
+    paint_promptly()
     from edgeserve.chats.prompt_library import PromptLibrary
     from edgeserve.chats.store import ChatStore
     from edgeserve.tui.app import EdgeServeApp

@@ -17,6 +17,7 @@ from edgeserve.tui.client import TokenFact
 from edgeserve.tui.look import STYLE_NAMES
 from edgeserve.tui.markdown_inline import LINK, links_in
 from edgeserve.tui.markdown_lines import codes_in
+from edgeserve.tui.widgets.frame_pace import FramePace
 from edgeserve.tui.widgets.transcript_messages import (
     BranchAsked,
     CodeCopyAsked,
@@ -29,7 +30,7 @@ from edgeserve.tui.widgets.turn_tokens import TOKEN
 from edgeserve.tui.widgets.turn_view import TurnView
 from edgeserve.tui.widgets.turn_viewport import TurnViewport
 
-_FRAME_SECONDS = 1 / 20
+_SOON_SECONDS = 0.02
 
 
 class Transcript(TurnViewport, can_focus=True):
@@ -47,7 +48,8 @@ class Transcript(TurnViewport, can_focus=True):
         super().__init__(is_ascii=is_ascii, id=id, classes=classes)
         self._changed: set[str] = set()
         self._next_code = self._next_link = 0
-        self._rests_until = 0.0
+        self._pace = FramePace()
+        self._next_frame = 0.0  # not before
         self._frame_timer: Timer | None = None
 
     # --- what is shown ---------------------------------------------------------------------------
@@ -81,8 +83,8 @@ class Transcript(TurnViewport, can_focus=True):
         turn.append(text, tokens, is_reasoning=is_reasoning)
         self._changed.add(turn_id)
         if self._frame_timer is None:
-            rest = self._rests_until - perf_counter()
-            self._frame_timer = self.set_timer(max(rest, _FRAME_SECONDS), self._frame)
+            rest = max(_SOON_SECONDS, self._next_frame - perf_counter())
+            self._frame_timer = self.set_timer(rest, self._frame)
 
     @property
     def is_busy(self) -> bool:
@@ -125,12 +127,14 @@ class Transcript(TurnViewport, can_focus=True):
     # --- frames ----------------------------------------------------------------------------------
 
     def _frame(self) -> None:
-        started = perf_counter()
         self._frame_timer = None
+        self._next_frame = perf_counter() + self._pace.pause()
         self._relay(self._stack.refresh(self._changed))
         self._changed.clear()
-        now = perf_counter()
-        self._rests_until = now + 2 * (now - started)  # two thirds of the time belong to keys
+
+    @property
+    def _streams(self) -> bool:
+        return self._frame_timer is not None or perf_counter() < self._next_frame
 
     # --- events ----------------------------------------------------------------------------------
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import ceil
 from time import perf_counter
 
 from rich.style import Style
 from textual import events
+from textual.color import TRANSPARENT, Color
+from textual.filter import LineFilter
 from textual.geometry import Region, Size
 from textual.reactive import Reactive
 from textual.scroll_view import ScrollView
@@ -24,11 +27,13 @@ from edgeserve.tui.widgets.turn_stack import Place, TurnStack
 from edgeserve.tui.widgets.turn_view import TurnView
 
 _PAUSE_SECONDS = 1 / 20
-_BACKGROUND_SECONDS = 0.006
+_BACKGROUND_SECONDS = 0.004
+_AFTER_STREAM_SECONDS = 0.25
 _PUBLISH_SECONDS = 1.0
 _MAX_TEXT_CELLS = 100
 _MAX_SETTLINGS = 8
 _EIGHTHS = 8
+_MAX_FINISHED = 1024
 
 
 class TurnViewport(ScrollView):
@@ -57,6 +62,9 @@ class TurnViewport(ScrollView):
         self._background_timer: Timer | None = None
         self._published_at = 0.0
         self._thumb: tuple[int, int] | None = None  # as the bar has it
+        self._drawn: list[Strip] = []  # as the screen has them
+        self._finished: dict[int, tuple[Strip, Strip]] = {}
+        self._finished_for: tuple[Sequence[LineFilter], Color, int, int] = ((), TRANSPARENT, 0, 0)
 
     def _relay(self, first_changed: int) -> None:
         """Measures anew, and keeps the end or the text at the top where it was."""
@@ -67,7 +75,7 @@ class TurnViewport(ScrollView):
         if not self.follows and self._stack.height > before:
             self._has_new_below = True
         self._settle()
-        self.refresh()
+        self._refresh_changed()
         if self._background_timer is None:
             self._background_timer = self.set_timer(_PAUSE_SECONDS, self._measure_unseen)
 
@@ -107,6 +115,9 @@ class TurnViewport(ScrollView):
         and with it the place of every line on it: seldom."""
         self._background_timer = None
         now = perf_counter()
+        if self._streams:
+            self._background_timer = self.set_timer(_AFTER_STREAM_SECONDS, self._measure_unseen)
+            return
         for _ in self._stack.measure_more():
             if perf_counter() > now + _BACKGROUND_SECONDS:
                 self._background_timer = self.set_timer(_PAUSE_SECONDS, self._measure_unseen)
@@ -117,6 +128,11 @@ class TurnViewport(ScrollView):
                 self._settle()
 
     # --- how it is drawn -------------------------------------------------------------------------
+
+    @property
+    def _streams(self) -> bool:
+        """Whether frames follow each other: then there is no time for what nobody sees."""
+        return False
 
     def _new_turn(self, view: TurnView) -> TurnParts:
         turn = TurnParts(view, self._drawer, self._text_width)
@@ -188,30 +204,60 @@ class TurnViewport(ScrollView):
         frame of 48 lines that all moved."""
         if self.styles.gutter or self.opacity < 1:
             return super().render_lines(crop)
-        filters = self.get_line_filters()
-        background = self.background_colors[1]
-        strips: list[Strip] = []
-        for y in crop.line_range:
-            strip = self.render_line(y)
-            for line_filter in filters:
-                strip = strip.apply_filter(line_filter, background)
-            strips.append(strip.crop_extend(crop.x, crop.right, self._strips.base))
-        return strips
+        looks = (self.get_line_filters(), self.background_colors[1], crop.x, crop.right)
+        if looks != self._finished_for:
+            self._finished_for = looks
+            self._finished.clear()
+        if len(self._finished) > _MAX_FINISHED:
+            self._finished.clear()
+        self._drawn = self._strips_of(range(self.size.height))
+        return [self._finish(strip) for strip in self._strips_of(crop.line_range)]
+
+    def _finish(self, strip: Strip) -> Strip:
+        """As it goes to the screen; the same again for the same."""
+        known = self._finished.get(id(strip))
+        if known is not None:
+            return known[1]
+        filters, background, left, right = self._finished_for
+        finished = strip
+        for line_filter in filters:
+            finished = finished.apply_filter(line_filter, background)
+        finished = finished.crop_extend(left, right, self._strips.base)
+        self._finished[id(strip)] = (strip, finished)
+        return finished
+
+    def _refresh_changed(self) -> None:
+        """Paints the lines that look otherwise than the screen has them."""
+        strips = self._strips_of(range(self.size.height))
+        if len(strips) != len(self._drawn):
+            self.refresh()
+            return
+        changed = [y for y, strip in enumerate(strips) if strip is not self._drawn[y]]
+        if changed:
+            height = changed[-1] + 1 - changed[0]
+            self.refresh(Region(0, changed[0], self.size.width, height))
 
     def render_line(self, y: int) -> Strip:
-        at = self.scroll_offset.y + y
-        width = self._width
-        if self._has_new_below and y == self.size.height - 1:
-            return self._strips.hint(width)
-        if at >= self._stack.height or not self._stack.turns:
-            return Strip.blank(width, self._strips.base)
-        turn, line = self._stack.line(at)
-        selection = self.text_selection
-        span = None if selection is None else selection.get_span(at)
-        is_marked = turn.view.id == self.selected and self.has_focus
-        return self._strips.strip(
-            at, line, surroundings(turn.view, width, span, is_marked=is_marked)
-        )
+        return self._strips_of(range(y, y + 1))[0]
+
+    def _strips_of(self, rows: range) -> list[Strip]:
+        """What stands on these rows of the window."""
+        top, bottom, width = self.scroll_offset.y, self.size.height - 1, self._width
+        stack, selection = self._stack, self.text_selection
+        marked = self.selected if self.has_focus else None
+        strips: list[Strip] = []
+        for y in rows:
+            at = top + y
+            if self._has_new_below and y == bottom:
+                strips.append(self._strips.hint(width))
+            elif at >= stack.height or not stack.turns:
+                strips.append(Strip.blank(width, self._strips.base))
+            else:
+                turn, line = stack.line(at)
+                span = None if selection is None else selection.get_span(at)
+                around = surroundings(turn.view, width, span, is_marked=turn.view.id == marked)
+                strips.append(self._strips.strip(at, line, around))
+        return strips
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
         """The text as it is seen, without bars and margins, wrapped lines joined again."""
