@@ -15,6 +15,8 @@ from edgeserve.tui.wording import called, footer, loading, meter, reading, size
 
 Keys = Sequence[tuple[str, str]]
 
+INTERRUPTED = "An answer was interrupted: its window is gone. /continue goes on with it."
+
 _NEARLY_FULL = 0.85
 
 

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from edgeserve.chats.salvage import Salvage
 from edgeserve.chats.store import ChatStore
-from edgeserve.errors import ChatsDamagedError
+from edgeserve.errors import ChatsDamagedError, ChatsError
 from edgeserve.tui.happenings import Repaired
 
 T = TypeVar("T")
@@ -26,9 +26,12 @@ class ChatKeeper:
         self._tell = tell
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="chats")
         self._store: ChatStore | None = None
+        self._is_closed = False
 
     async def open(self) -> None:
         """Raises ChatsError where the file cannot be used. Twice is fine."""
+        if self._is_closed:  # what comes late is nobody's any more
+            raise ChatsError("the chats are closed; open them again")
         if self._store is None:
             loop = asyncio.get_running_loop()
             self._store = await loop.run_in_executor(self._thread, self._make)
@@ -50,9 +53,10 @@ class ChatKeeper:
         return await loop.run_in_executor(self._thread, _called, call, store, told)
 
     async def close(self) -> None:
-        """After everything that was asked before."""
-        if self._store is not None:
-            await self.run(lambda store: store.close())
+        """After everything that was asked before. Twice is fine."""
+        store, self._store, self._is_closed = self._store, None, True
+        if store is not None:
+            await asyncio.get_running_loop().run_in_executor(self._thread, store.close)
         self._thread.shutdown(wait=False)
 
 

@@ -11,6 +11,7 @@ from edgeserve.chats.json_format import to_json
 from edgeserve.chats.markdown_format import to_markdown
 from edgeserve.chats.records import Chat
 from edgeserve.chats.store import random_id
+from edgeserve.tui.drawing import INTERRUPTED
 from edgeserve.tui.screens.dialogs import LineDialog
 from edgeserve.tui.window import ChatWindow, keep_written
 
@@ -72,7 +73,7 @@ class ListCommands:
                     screen.say(_DELETED_ELSEWHERE)
         if await talk.recover():
             screen.show_branch()
-            screen.note("an answer was interrupted: /continue goes on with it")
+            screen.say(INTERRUPTED)
 
     # --- one chat -------------------------------------------------------------------------------
 

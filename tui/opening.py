@@ -9,7 +9,7 @@ from pathlib import Path
 from edgeserve.chats.store import ChatStore
 from edgeserve.errors import ChatNotFoundError, ChatsError
 from edgeserve.tui.chat_commands import ChatCommands
-from edgeserve.tui.drawing import repair_note
+from edgeserve.tui.drawing import INTERRUPTED, repair_note
 from edgeserve.tui.window import ChatWindow, keep_written
 
 
@@ -30,7 +30,7 @@ async def open_chats(screen: ChatWindow, commands: ChatCommands) -> None:
     await _show_last(screen, commands)
     await commands.fill_list()
     if interrupted and any(turn.chat_id == screen.talk.chat.id for turn in interrupted):
-        screen.note("an answer was interrupted: /continue goes on with it")
+        screen.say(INTERRUPTED)
 
 
 async def _show_last(screen: ChatWindow, commands: ChatCommands) -> None:
