@@ -53,6 +53,10 @@ class Table:
     async def shows(self, text: str) -> None:
         await self.until(lambda: text in self.screen())
 
+    async def says(self, text: str) -> None:
+        """As `shows`, wherever lines are broken."""
+        await self.until(lambda: _unbroken(text) in _unbroken(self.screen()))
+
     def texts(self) -> list[str]:
         return [turn.text for turn in self.chat.talk.turns]
 
@@ -60,6 +64,10 @@ class Table:
         """What stands on the terminal."""
         lines = self.app.screen._compositor.render_strips()
         return "\n".join("".join(each.text for each in line).rstrip() for line in lines)
+
+
+def _unbroken(text: str) -> str:
+    return "".join(each for each in text if not each.isspace() and each not in "▌▎")
 
 
 def desk(folder: Path, client: FakeClient, **given: object) -> Desk:

@@ -47,6 +47,20 @@ def test_a_command_is_completed(tmp_path: Path):
     drive(tmp_path, body)
 
 
+def test_a_path_typed_in_full_is_taken_though_there_are_longer_ones(tmp_path: Path):
+    (tmp_path / "out.md.bak").write_text("older")
+
+    async def body(table: Table) -> None:
+        await table.ask("Hi")
+        await table.type("/export out.md", "enter")
+        await table.until(lambda: (tmp_path / "out.md").exists())
+        assert (tmp_path / "out.md.bak").read_text() == "older"
+        await table.type("/import out.md", "enter")
+        await table.says("1 chat imported")
+
+    drive(tmp_path, body)
+
+
 def test_a_word_after_a_slash_that_is_no_command_is_not_sent(tmp_path: Path):
     async def body(table: Table) -> None:
         await table.type("/nosuch", "enter")

@@ -42,14 +42,15 @@ def _commands(typed: str, folder: Path, arguments: Arguments) -> Sequence[Sugges
             )
             for command in starting_with(typed)
         ]
-    if name in ("attach", "import", "export"):
+    if name in ("attach", "import"):  # not "export": its file is a new one
         found = ((path, "") for path in completions(argument, folder))
     elif name in BY_NAME:
         found = arguments(name)
     else:
         return ()
-    return [
-        Suggestion(f"/{name} {value}", value, note, len(typed))
-        for value, note in found
-        if value.lower().startswith(argument.lower()) and value != argument
-    ]
+    fitting = [each for each in found if each[0].lower().startswith(argument.lower())]
+    if [value for value, _ in fitting] == [argument]:
+        return ()  # Enter does the command
+    # What is typed in full stands first: Enter does the command with it, and with no longer one.
+    fitting.sort(key=lambda each: each[0] != argument)
+    return [Suggestion(f"/{name} {value}", value, note, len(typed)) for value, note in fitting]

@@ -218,9 +218,9 @@ class ListCommands:
         else:
             data = to_markdown(found.chat, screen.talk.turns).encode()
         try:
-            await asyncio.to_thread(path.write_bytes, data)
+            await asyncio.to_thread(_written, path, data)
         except OSError as error:
-            screen.say(f"{path} was not written: {error.strerror}", "trouble")
+            screen.say(f"{path} was not written: {error.strerror or error}", "trouble")
         else:
             screen.say(f"Written to {path}")
 
@@ -242,7 +242,20 @@ _DELETED_ELSEWHERE = (
     "Another window deleted this chat. What you ask here brings it back; ctrl+n begins another."
 )
 
-_FORMS = "Markdown or JSON as /export writes them, or ChatGPT's conversations.json"
+_FORMS = "Markdown or JSON as /export writes them, ChatGPT's conversations.json, a chats.db"
+
+
+def _written(path: Path, data: bytes) -> None:
+    """Wholly, or what stood there stays. Raises OSError."""
+    if path.is_symlink() or (path.exists() and not path.is_file()):
+        path.write_bytes(data)  # a device or a link is written to, not replaced
+        return
+    beside = path.with_name(f".{path.name}.{random_id()}")
+    try:
+        beside.write_bytes(data)
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)
 
 
 def _file_name(title: str) -> str:

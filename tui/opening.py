@@ -11,6 +11,7 @@ from edgeserve.errors import ChatNotFoundError, ChatsError
 from edgeserve.tui.chat_commands import ChatCommands
 from edgeserve.tui.drawing import INTERRUPTED, repair_note
 from edgeserve.tui.window import ChatWindow, keep_written
+from edgeserve.tui.wording import kept_meanwhile
 
 
 async def open_chats(screen: ChatWindow, commands: ChatCommands) -> None:
@@ -20,9 +21,13 @@ async def open_chats(screen: ChatWindow, commands: ChatCommands) -> None:
     try:
         await screen.keeper.open()
     except ChatsError as error:
-        folder = Path(tempfile.mkdtemp(prefix="edgeserve-chats-"))
-        screen.keeper.take(lambda: ChatStore(folder / "chats.db"))
-        screen.say(f"{error}\nUntil then new chats are kept in {folder}.", "trouble")
+        try:
+            path = Path(tempfile.mkdtemp(prefix="edgeserve-chats-")) / "chats.db"
+        except OSError:
+            screen.say(f"{error}\nUntil then nothing can be kept, so nothing asked.", "trouble")
+            return
+        screen.keeper.take(lambda: ChatStore(path))
+        screen.say(f"{error}\n{kept_meanwhile(path)}", "trouble")
     salvage = await screen.keeper.run(lambda store: store.salvage)
     if salvage is not None:
         screen.say(repair_note(salvage), "trouble")

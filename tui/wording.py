@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import PurePath
+from pathlib import Path, PurePath
 
 from edgeserve.chats.records import Generation
 from edgeserve.tui.client import LoadProgress, ModelInUse, PromptReading, PromptSize
@@ -78,6 +78,11 @@ def loading(name: str, progress: LoadProgress | None, signs: Signs) -> str:
         return signs.joined(f"{verb} {name}", share)
     done = f"{size(progress.done_bytes)} of {size(progress.total_bytes)}"
     return signs.joined(f"{verb} {name}", done, share)
+
+
+def kept_meanwhile(path: Path) -> str:
+    """Where chats are while their own file cannot be used."""
+    return f"Until then new chats are kept in {path}; in the chat, /import {path} takes them over."
 
 
 def meter(model: ModelInUse, used: int | None, signs: Signs) -> str:

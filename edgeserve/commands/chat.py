@@ -149,14 +149,18 @@ async def _opened_keeper(config: Config) -> ChatKeeper:
     """Where the file of chats cannot be used, this session's go into another."""
     from edgeserve.chats.store import ChatStore
     from edgeserve.tui.keeper import ChatKeeper
+    from edgeserve.tui.wording import kept_meanwhile
 
     keeper = ChatKeeper(lambda: ChatStore(config.chats_file))
     try:
         await keeper.open()
     except ChatsError as error:
-        folder = Path(tempfile.mkdtemp(prefix="edgeserve-chats-"))
-        print(f"edgeserve: {error}; until then chats are kept in {folder}", file=sys.stderr)
-        keeper = ChatKeeper(lambda: ChatStore(folder / "chats.db"))
+        try:
+            path = Path(tempfile.mkdtemp(prefix="edgeserve-chats-")) / "chats.db"
+        except OSError:
+            raise error from None
+        print(f"edgeserve: {error}\n{kept_meanwhile(path)}", file=sys.stderr)
+        keeper = ChatKeeper(lambda: ChatStore(path))
         await keeper.open()
     await keeper.run(lambda store: store.recover())
     return keeper
