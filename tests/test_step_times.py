@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from random import Random
 
 import pytest
 
@@ -92,6 +93,39 @@ def test_a_deep_row_costs_reading_and_the_rows_beside_it_do_not() -> None:
     for num_rows in (1, 3, 6):
         deep = load([600] * 4, 4000, num_rows)
         assert thought(times, deep) == pytest.approx(took(deep), rel=0.1)
+
+
+def test_keys_that_cost_far_less_than_thought_leave_rows_what_they_cost() -> None:
+    """A long prompt alone, a stream, then a prompt beside it: with what is thought of keys before a
+    step has told, rows once came to cost nothing, and after the next surprise millennia."""
+    times = StepTimes(0.003, 1e-6)
+
+    def took(load: StepLoad) -> float:
+        decoded, read, seen = load.keys
+        return 0.006 + 0.0012 * load.num_rows + 4e-7 * (decoded + read) + 2e-7 * seen
+
+    def see(load: StepLoad) -> float:
+        before = thought(times, load)
+        observe(times, load, took(load))
+        return before / took(load)
+
+    for first in range(0, 6000, 60):
+        see(load([], first, 60))
+    for position in range(100):
+        see(load([50 + position]))
+    for first in (*range(0, 160, 2), *range(160, 6000, 80)):
+        ratio = see(load([150 + first // 40], first, 2 if first < 160 else 80))
+        assert 0.3 < ratio < 3, f"thought {ratio:.3g} times what it took, at {first}"
+
+
+def test_nothing_that_steps_tell_makes_them_cost_seconds() -> None:
+    """Of a machine that does as it likes, from 1 ms to 1 s."""
+    random, times = Random(1), StepTimes(0.003, 1e-6)
+    for _ in range(5000):
+        streams = [random.randrange(4000) for _ in range(random.randrange(5))]
+        seen = load(streams, random.randrange(4000), random.choice((0, 1, 3, 20, 60, 99, 300)))
+        observe(times, seen, 10 ** random.uniform(-3, 0))
+        assert thought(times, load([2000] * 4, 2000, 60)) < 10
 
 
 def test_what_lies_between_and_beyond_takes_after_its_neighbours() -> None:

@@ -64,17 +64,22 @@ class StepTimes:
         at = self._knot_of(num_rows, seconds - self._keys_s(keys), seconds / 2)
         thought = self._factors[at] * self._prior(num_rows) + self._keys_s(keys)
         seconds = min(max(seconds, thought / _MOST_SURPRISE), thought * _MOST_SURPRISE)
-        # A normalised least-mean-squares step: each part learns by how much it weighs.
-        for_rows = self._prior(num_rows)
-        units = [self._s_per_row * cost / _ROWS_OF_KEYS for cost in _KEY_COSTS]
-        for_keys = [unit * count for unit, count in zip(units, keys, strict=True)]
+        # A normalised least-mean-squares step: each part learns by how much of the step it is, keys
+        # at least by what they should be. By that alone, rows would take the blame for keys that
+        # cost a tenth of what was thought, come to cost nothing, and never be known again.
+        for_rows = self._factors[at] * self._prior(num_rows)
+        unit = self._factors[at] * self._s_per_row / _ROWS_OF_KEYS
+        for_keys = [
+            max(known, unit * cost) * count
+            for known, cost, count in zip(self._s_per_key, _KEY_COSTS, keys, strict=True)
+        ]
         norm = for_rows * for_rows + sum(each * each for each in for_keys)
         step = _WEIGHT * (seconds - thought) / norm
-        self._scale(at, max(1 + step * for_rows / self._factors[at], 0.25))
+        self._scale(at, 1 + step * for_rows)  # from 0.8 to 1.4: no part is more than the whole
         self._s_per_key = Keys(
             *(
-                max(known + step * weight * unit, known / 4)
-                for known, weight, unit in zip(self._s_per_key, for_keys, units, strict=True)
+                max(known + step * weight * weight / count, known / 4) if count > 0.0 else known
+                for known, weight, count in zip(self._s_per_key, for_keys, keys, strict=True)
             )
         )
 
