@@ -11,10 +11,12 @@ from edgeserve.frozen import frozen
 
 @frozen
 class Terminal:
-    """`editor` is a command line in words. `is_ascii` where the locale knows no more."""
+    """`editor` is a command line in words. `is_ascii` where the locale knows no more,
+    `is_colourless` where the user wants no colours."""
 
     is_ascii: bool = False
     is_dumb: bool = False
+    is_colourless: bool = False
     over_ssh: bool = False
     in_tmux: bool = False
     in_screen: bool = False
@@ -32,6 +34,7 @@ class Terminal:
         return cls(
             is_ascii=platform != "win32" and not _is_utf8(environ),
             is_dumb=platform != "win32" and term in ("", "dumb"),
+            is_colourless=environ.get("NO_COLOR", "") != "",
             over_ssh=bool(environ.get("SSH_CONNECTION") or environ.get("SSH_TTY")),
             in_tmux=bool(environ.get("TMUX")),
             in_screen=term.startswith("screen") and not environ.get("TMUX"),

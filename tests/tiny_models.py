@@ -123,6 +123,13 @@ def write_tiny_model(
     Q8_0, Q4_0, …); norms, biases and what chooses experts stay F32, as in real files.
     """
     model = replace(DEFAULTS[family], **overrides)  # type: ignore[arg-type]
+    return write_weights(path, model, tiny_weights(model, seed), quant=quant)
+
+
+def write_weights(
+    path: Path, model: TinyModel, weights: Mapping[str, NDArray[np.float32]], *, quant: str = "F32"
+) -> Path:
+    """Writes a file of these weights, named as `tiny_weights` names them, and returns `path`."""
     vocabulary = vocabulary_of(model)
     writer = gguf.GGUFWriter(path, model.architecture)
     values = tiny_metadata(model)
@@ -133,7 +140,7 @@ def write_tiny_model(
         if key != "general.architecture":  # the writer has put it first
             _write_value(writer, key, value)
     kind = gguf.GGMLQuantizationType[quant]
-    for name, data in tiny_weights(model, seed).items():
+    for name, data in weights.items():
         if data.ndim == 1 or "ffn_gate_inp" in name:
             writer.add_tensor(name, data)
         else:

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import ClassVar
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import contextmanager
+from typing import ClassVar, cast
 
+from textual import events
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
+from textual.command import CommandPalette
+from textual.driver import Driver
+from textual.filter import LineFilter
 from textual.screen import Screen
+from textual.signal import Signal
+from textual.widgets import Input
 
 from edgeserve.tui.collecting import collect_now, collect_seldom
+from edgeserve.tui.colourless import Colourless
 from edgeserve.tui.commands import COMMANDS
 from edgeserve.tui.desk import Desk
 from edgeserve.tui.screens.chat_screen import ChatScreen
+from edgeserve.tui.terminal_text import written
 from edgeserve.tui.themes import THEMES
 
 _COLLECT_S = 30.0
@@ -32,7 +41,8 @@ class EdgeServeApp(App[None]):
         super().__init__()
         for theme in THEMES.values():
             self.register_theme(theme)
-        self.theme = THEMES[desk.theme].name
+        self.no_color = desk.terminal.is_colourless
+        self.theme = THEMES["terminal" if self.no_color else desk.theme].name
         self._desk = desk
         self.chat = ChatScreen(desk)
         if desk.terminal.is_ascii:
@@ -41,6 +51,10 @@ class EdgeServeApp(App[None]):
     def get_default_screen(self) -> Screen[None]:
         return self.chat
 
+    def on_mount(self) -> None:
+        resumed = cast("Signal[App[None]]", self.app_resume_signal)  # pyright: ignore[reportUnknownMemberType]
+        resumed.subscribe(self, self._draw_all)
+
     def on_ready(self) -> None:
         collect_seldom()
         self.set_interval(_COLLECT_S, self._collect)
@@ -48,6 +62,50 @@ class EdgeServeApp(App[None]):
     def _collect(self) -> None:
         if not self.chat.talk.is_answering:
             collect_now()
+
+    # --- the terminal ---------------------------------------------------------------------------
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        return [Colourless()] if self.no_color else super().get_line_filters()
+
+    def get_driver_class(self) -> type[Driver]:
+        found = super().get_driver_class()
+        if found.__name__ != "LinuxDriver":
+            return found
+        from edgeserve.tui.terminal_input import PasteDriver  # Windows has nothing of it
+
+        return PasteDriver
+
+    async def on_event(self, event: events.Event) -> None:
+        """Fields of one line take a paste as it is; the composer looks after itself."""
+        if isinstance(event, events.Paste) and isinstance(self.focused, Input):
+            event.text = written(event.text, is_ascii=self.has_class("-ascii"))
+        await super().on_event(event)
+
+    @contextmanager
+    def suspend(self) -> Generator[None]:
+        """Nothing is drawn meanwhile: nobody would take it, and the loop would wait for that. The
+        terminal comes back whatever is raised inside."""
+        raised: Exception | None = None
+        with self.batch_update(), super().suspend():
+            try:
+                yield
+            except Exception as error:
+                raised = error
+        self._draw_all()
+        if raised is not None:
+            raise raised
+
+    def _draw_all(self, _: object = None) -> None:
+        """Another program has written on the screen."""
+        self.screen.refresh(layout=True)
+
+    # --- commands, the end ----------------------------------------------------------------------
+
+    def action_command_palette(self) -> None:
+        if not isinstance(self.screen, CommandPalette):
+            placeholder = "Search for commands"
+            self.push_screen(CommandPalette(placeholder=placeholder, id="--command-palette"))
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """The palette has what the slash has."""
@@ -64,6 +122,13 @@ class EdgeServeApp(App[None]):
 
     def action_leave(self) -> None:
         self._do("quit")
+
+    async def end(self) -> None:
+        """As if the user had left."""
+        if self.chat.is_open:
+            await self.chat.leave()
+        else:
+            self.exit()
 
     def action_help_quit(self) -> None:
         """Ctrl+C in a dialog goes back to the chat."""

@@ -257,6 +257,9 @@ class ChatCommands:
             screen.transcript.focus()
 
     async def _theme(self, argument: str) -> None:
+        if self._screen.desk.terminal.is_colourless:
+            self._screen.note("NO_COLOR is set: there are no colours to choose")
+            return
         names = list(THEMES)
         shown = self._screen.theme_name
         current = next((n for n in names if THEMES[n].name == shown), names[0])

@@ -18,6 +18,10 @@ Keys = Sequence[tuple[str, str]]
 INTERRUPTED = "An answer was interrupted: its window is gone. /continue goes on with it."
 
 _NEARLY_FULL = 0.85
+_ADVICE = {
+    TurnState.STOPPED: "/continue goes on",
+    TurnState.INTERRUPTED: "broken off when the program ended: /continue goes on",
+}
 
 
 def turn_views(talk: Conversation, signs: Signs) -> list[TurnView]:
@@ -35,8 +39,10 @@ def _view(talk: Conversation, turn: Turn, signs: Signs, is_greyed: bool) -> Turn
     made = turn.generation
     names = {"user": "you", "system": "summary"}
     model = made.model if made else talk.model_name if turn.state is TurnState.STREAMING else ""
-    name = names.get(turn.role) or called(model) or "assistant"
+    name = names.get(turn.role) or called(model or talk.chat.model) or "assistant"
     foot = "" if made is None else footer(made, signs)
+    if turn.state in _ADVICE and turn.role == "assistant":
+        foot = signs.joined(foot, _ADVICE[turn.state])
     thought = ""
     if made is not None and made.reasoning_tokens:
         thought = f"{made.reasoning_tokens:,} tokens"

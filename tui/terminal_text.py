@@ -49,6 +49,11 @@ def shown_line(text: str, *, is_ascii: bool = False) -> str:
     return " ".join(shown(text, is_ascii=is_ascii).split("\n"))
 
 
+def written(text: str, *, is_ascii: bool = False) -> str:
+    """The same for a field that is written in: tabs stay, for they are part of what is written."""
+    return "\t".join(shown(part, is_ascii=is_ascii) for part in text.split("\t"))
+
+
 @cache
 def _suspicious() -> re.Pattern[str]:
     """Finds quickly that there is nothing to do, as in most texts beyond ASCII."""

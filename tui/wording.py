@@ -13,8 +13,7 @@ _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 
 def called(model: str) -> str:
     """A model's name; of a path its file's."""
-    is_path = model.endswith(".gguf") and ("/" in model or "\\" in model)
-    return PurePath(model).stem if is_path else model
+    return PurePath(model).stem if model.endswith(".gguf") else model
 
 
 def tokens_short(count: int) -> str:

@@ -53,8 +53,7 @@ def run(args: argparse.Namespace, config: Config) -> int:
         keep_numpy_to_one_thread()
     terminal = Terminal.from_environment(process_environment())
     if not args.plain and not terminal.is_dumb and _is_at_a_terminal():
-        _chat_on_screen(args, config, terminal)
-        return 0
+        return _chat_on_screen(args, config, terminal)
     try:
         asyncio.run(_chat_plainly(args, config))
     except asyncio.CancelledError:  # by Ctrl-C, before there was anything to stop
@@ -67,7 +66,7 @@ def _is_at_a_terminal() -> bool:
     return all(stream is not None and stream.isatty() for stream in streams)
 
 
-def _chat_on_screen(args: argparse.Namespace, config: Config, terminal: Terminal) -> None:
+def _chat_on_screen(args: argparse.Namespace, config: Config, terminal: Terminal) -> int:
     from edgeserve.commands.chat_on_screen import open_screen
     from edgeserve.tui.late_client import LateClient
 
@@ -76,7 +75,7 @@ def _chat_on_screen(args: argparse.Namespace, config: Config, terminal: Terminal
     else:
         client = LateClient(lambda: client_of(args, config), "this machine")
     model = args.model or ""
-    open_screen(client, config, terminal, model=model, system_prompt=args.system)
+    return open_screen(client, config, terminal, model=model, system_prompt=args.system)
 
 
 def client_of(args: argparse.Namespace, config: Config) -> ChatClient:

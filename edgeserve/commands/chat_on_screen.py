@@ -20,13 +20,14 @@ def open_screen(
     *,
     model: str = "",
     system_prompt: str | None = None,
-) -> None:
-    """Returns once the user has left. `model` is what answers, "" the one used last; with a
-    `system_prompt` a new chat begins.
+) -> int:
+    """Returns an exit code once the user has left. `model` is what answers, "" the one used last;
+    with a `system_prompt` a new chat begins.
     """
     paint_promptly()
     from edgeserve.chats.prompt_library import PromptLibrary
     from edgeserve.chats.store import ChatStore
+    from edgeserve.commands.ending_signals import ended_by_signals
     from edgeserve.tui.app import EdgeServeApp
     from edgeserve.tui.desk import Desk
 
@@ -42,10 +43,13 @@ def open_screen(
         terminal=terminal,
     )
 
-    async def run() -> None:
+    async def run() -> int:
+        app = EdgeServeApp(desk)
         try:
-            await EdgeServeApp(desk).run_async()
+            with ended_by_signals(app.end) as ending:
+                await app.run_async()
         finally:
             await client.aclose()
+        return ending.code or app.return_code or 0
 
-    asyncio.run(run())
+    return asyncio.run(run())

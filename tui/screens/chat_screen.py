@@ -43,7 +43,7 @@ T = TypeVar("T")
 
 _TICK_S = 0.25
 _OTHERS_S = 1.0
-_AGAIN_S = 2.0
+_AGAIN_S, _AGAIN = 2.0, "ctrl+c again to leave"
 
 
 class ChatScreen(Screen[None]):
@@ -348,9 +348,9 @@ class ChatScreen(Screen[None]):
         if now - before < _AGAIN_S:
             self.do(self.commands.do("quit"))
             return
-        if self.talk.is_answering:
-            self.do(self.talk.stop())
-        self.note("ctrl+c again to leave")
+        self.do(self.talk.stop())
+        self.note(_AGAIN)
+        self.set_timer(_AGAIN_S, lambda: self._note == _AGAIN and self.note(""))
 
     async def action_read(self, way: str) -> None:
         """Scrolls the chat, wherever the focus is."""

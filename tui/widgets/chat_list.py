@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import ClassVar
 
 from rich.cells import cell_len, set_cell_size
@@ -59,6 +60,7 @@ class ChatList(Vertical):
         self._signs = signs
         self._clock = clock
         self._found: Sequence[tuple[Chat, str | None]] = ()
+        self._draw: Callable[[], None] = lambda: None
 
     def compose(self) -> ComposeResult:
         yield Input(placeholder="Search all chats", id="search", compact=True)
@@ -86,14 +88,26 @@ class ChatList(Vertical):
         field.focus()
 
     def show_chats(self, chats: Sequence[Chat], current: str) -> None:
+        self._draw = partial(self._draw_chats, chats, current)
+        self._draw()
+
+    def show_hits(self, hits: Sequence[Hit], current: str) -> None:
+        self._draw = partial(self._draw_hits, hits, current)
+        self._draw()
+
+    # --- drawing --------------------------------------------------------------------------------
+
+    def on_resize(self) -> None:
+        """Lines are made for a width, which a list that was hidden has only now."""
+        self.call_after_refresh(self._draw)
+
+    def _draw_chats(self, chats: Sequence[Chat], current: str) -> None:
         lines = [self._line(chat, current) for chat in chats]
         self._fill([(chat, None) for chat in chats], lines, current)
 
-    def show_hits(self, hits: Sequence[Hit], current: str) -> None:
+    def _draw_hits(self, hits: Sequence[Hit], current: str) -> None:
         lines = [self._hit(hit, current) for hit in hits]
         self._fill([(hit.chat, hit.turn_id) for hit in hits], lines, "")
-
-    # --- drawing --------------------------------------------------------------------------------
 
     def _fill(
         self, found: Sequence[tuple[Chat, str | None]], lines: Sequence[Content], current: str

@@ -13,6 +13,7 @@ from textual.message import Message
 from textual.widgets import TextArea
 
 from edgeserve.tui.input_history import InputHistory
+from edgeserve.tui.terminal_text import written
 
 _LONG_PASTE_CHARACTERS = 4_000
 _LONG_PASTE_LINES = 60
@@ -95,7 +96,7 @@ class Composer(TextArea):
     def put(self, text: str) -> None:
         """Another text, the cursor at its end."""
         with self.prevent(TextArea.Changed):
-            self.text = text
+            self.text = self._written(text)
         self.move_cursor(self.document.end)
         self.post_message(self.Replaced())
 
@@ -131,6 +132,9 @@ class Composer(TextArea):
             self.post_message(self.Moved(1))
         elif not self.cursor_at_last_line or not self._shows(self.sent_before.newer()):
             self.action_cursor_down()
+
+    def _written(self, text: str) -> str:
+        return written(text, is_ascii=self.app.has_class("-ascii"))  # pyright: ignore[reportUnknownMemberType]
 
     def _shows(self, text: str | None) -> bool:
         if text is None:
@@ -176,4 +180,4 @@ class Composer(TextArea):
         if is_long:
             self.post_message(self.LongPaste(text))
         else:
-            await super()._on_paste(event)
+            await super()._on_paste(events.Paste(self._written(text)))

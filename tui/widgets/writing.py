@@ -47,6 +47,7 @@ class Writing(Vertical):
         self._folder = folder
         self._arguments = arguments
         self._rest_timer: Timer | None = None
+        self._offered_for = ""
 
     def compose(self) -> ComposeResult:
         yield Suggestions(id="suggestions")
@@ -73,13 +74,18 @@ class Writing(Vertical):
         self.query_one(Suggestions).offer(found)
         self.composer.is_suggesting = bool(found)
 
+    def _offer_what_fits(self) -> None:
+        composer = self.composer
+        row, _ = composer.cursor_location
+        before = composer.before_cursor
+        self.offer(suggestions_for(before, row == 0, self._folder, self._arguments))
+        self._offered_for = before
+
     # --- what the composer says -----------------------------------------------------------------
 
     @on(TextArea.Changed)
     def _typed(self) -> None:
-        composer = self.composer
-        row, _ = composer.cursor_location
-        self.offer(suggestions_for(composer.before_cursor, row == 0, self._folder, self._arguments))
+        self._offer_what_fits()
         if self._rest_timer is not None:
             self._rest_timer.stop()
         self._rest_timer = self.set_timer(_REST_S, self._rested)
@@ -98,16 +104,20 @@ class Writing(Vertical):
 
     @on(Composer.Completed)
     def _completed(self, event: Composer.Completed) -> None:
-        """Enter sends a command that is typed in full already."""
+        """Enter sends what is typed in full already. The key may be ahead of the suggestions, which
+        were made for less than stands there now."""
+        composer = self.composer
+        if composer.before_cursor != self._offered_for:
+            self._offer_what_fits()
         marked = self.query_one(Suggestions).marked
-        if marked is None:
-            return
-        typed = self.composer.before_cursor[-marked.replaces :]
-        if event.sends and marked.text.rstrip() == typed.rstrip():
+        typed = composer.before_cursor
+        if marked is not None and not (
+            event.sends and marked.text.rstrip() == typed[-marked.replaces :].rstrip()
+        ):
+            composer.replace_before_cursor(marked.replaces, marked.text)
+        elif event.sends:
             self.offer(())
-            self.post_message(Composer.Sent(self.composer.text))
-        else:
-            self.composer.replace_before_cursor(marked.replaces, marked.text)
+            self.post_message(Composer.Sent(composer.text))
 
     @on(Composer.LongPaste)
     def _pasted(self, event: Composer.LongPaste) -> None:
