@@ -26,7 +26,7 @@ def test_a_question_is_taken_while_the_model_loads(tmp_path: Path):
 
     async def body(table: Table) -> None:
         await table.type("Hi", "enter")
-        await table.shows("then your question is answered")
+        await table.shows("then your answer")
         await client.release_loading()
         await table.shows("You said: Hi")
 

@@ -26,6 +26,7 @@ def test_the_first_run_offers_what_fits_and_one_key_fetches_it(tmp_path: Path):
         client.hold_loading()
         await table.pilot.press("1")
         await client.let_load(1)
+        await table.shows("small is on its way: ask already")
         await table.shows("fetching small · 500.0 MB of 1.0 GB · 50 %".replace("500.0", "500"))
         await client.release_loading()
         await table.ask("Hi")
@@ -149,7 +150,7 @@ def test_the_cockpit_tells_speed_hits_and_why_it_missed(tmp_path: Path):
     async def body(table: Table) -> None:
         await table.ask("Hi")
         await table.pilot.press("f3")
-        for text in ("30.0 tokens/s", "0.15 s", "40, 40 %", "the system", "7 of 10 right"):
+        for text in ("30.0 tokens/s", "0.15 s", "40 tokens, 40 %", "the system", "7 of 10 right"):
             await table.shows(text)
         await table.pilot.press("ctrl+t")
         await table.until(lambda: table.chat.transcript.has_focus)

@@ -16,7 +16,7 @@ def _share(value: float) -> bool:
 
 
 _NUMBERS: Mapping[str, tuple[type[int] | type[float], Callable[[float], bool], str]] = {
-    "temperature": (float, _at_least(0), "a number from 0 on; 0 takes the likeliest"),
+    "temperature": (float, _at_least(0), "a number from 0 on; 0 never varies"),
     "top_p": (float, lambda value: 0 < value <= 1, "a number above 0, at most 1"),
     "top_k": (int, _at_least(0), "a whole number from 0 on; 0 is off"),
     "min_p": (float, _share, "a number from 0 to 1; 0 is off"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 from edgeserve.chats.records import Turn, TurnState
 from edgeserve.chats.salvage import Salvage
@@ -73,7 +74,7 @@ def header_texts(
     title = talk.chat.title or ("New chat" if not talk.turns else "Untitled")
     model = client.model
     if switch.loading and model is None:
-        return title, loading(switch.loading, switch.progress, signs), False
+        return title, f"{called(switch.loading)}{signs.ellipsis}", False
     if model is None:
         return title, "no model", False
     used = talk.used_tokens
@@ -88,7 +89,7 @@ def doing(
     stage = talk.answering.stage(talk.chat.id)
     if stage is None or stage == "model":
         if switch.loading:
-            waits = "then your question is answered" if stage == "model" else ""
+            waits = "then your answer" if stage == "model" else ""
             text = loading(switch.loading, switch.progress, signs)
             return signs.joined(text, waits), True
         if stage == "model":
@@ -109,14 +110,27 @@ def doing(
     return signs.joined(verb, count, speed), True
 
 
-def keys_now(*, is_busy: bool, in_list: bool, in_transcript: bool, is_wide: bool) -> Keys:
-    """Three or so, for what has the focus."""
+Focus = Literal["composer", "transcript", "search", "list"]
+
+
+def keys_now(focus: Focus, *, is_busy: bool, is_editing: bool, is_wide: bool) -> Keys:
+    """Three or so, for what has the focus; the first ones matter most."""
     if is_busy:
         return [("esc", "stop"), ("f1", "help")]
-    if in_transcript:
-        return [("y", "copy"), ("e", "edit"), ("[ ]", "branch"), ("esc", "write")]
-    if in_list:
-        return [("enter", "open"), ("esc", "back"), ("f1", "help")]
+    match focus:
+        case "transcript":
+            keys = [("esc", "write"), ("y", "copy"), ("e", "edit"), ("[ ]", "branch")]
+            more = [("enter", "thinking"), ("c", "code"), ("r", "another answer")]
+            return [*keys, *more] if is_wide else keys
+        case "search":
+            return [("enter", "open"), ("esc", "back"), ("tab", "pin, rename, tag, delete")]
+        case "list":
+            does = [("p", "pin"), ("r", "rename"), ("t", "tag"), ("d", "delete"), ("u", "undo")]
+            return [("enter", "open"), ("esc", "back"), *does]
+        case _:
+            pass
+    if is_editing:
+        return [("enter", "ask it so"), ("esc", "leave it")]
     keys = [("enter", "send"), ("/", "commands"), ("f2", "chats"), ("f1", "help")]
     return [*keys, ("ctrl+p", "palette")] if is_wide else keys
 

@@ -101,21 +101,19 @@ class ModelCommands:
         lines: list[Content] = []
         if model is not None:
             context = model.context_tokens
-            about = f"  {tokens_short(context)} tokens of context" if context else ""
-            lines.append(
-                Content.assemble(
-                    (shown_line(called(model.name)), "bold $accent"), (about, "$quiet")
-                )
-            )
+            about = f"{tokens_short(context)} tokens of context" if context else ""
             note = model.note or f"on {screen.desk.client.place}"
-            lines.append(Content.styled(shown_line(note), "$quiet"))
+            lines += [
+                Content.styled(shown_line(called(model.name)), "bold $accent"),
+                Content.styled(shown_line(screen.signs.joined(about, note)), "$quiet"),
+            ]
         else:
             lines.append(Content.styled("edgeserve", "bold $accent"))
             waiting = screen.switch.loading
             text = (
-                f"{shown_line(called(waiting))} is on its way; ask already"
+                f"{shown_line(called(waiting))} is on its way: ask already"
                 if waiting
-                else "no model yet: f4"
+                else "no model yet: f4 shows what there is"
             )
             lines.append(Content.styled(text, "$quiet"))
         return Content("\n").join(lines)

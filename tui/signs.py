@@ -9,10 +9,11 @@ from edgeserve.frozen import frozen
 class Signs:
     dot: str = "·"
     ellipsis: str = "…"
-    full: str = "█"
-    empty: str = "░"
-    left: str = "▕"
-    right: str = "▏"
+    full: str = "━"
+    half: str = "╸"
+    empty: str = "─"
+    left: str = ""
+    right: str = ""
     pin: str = "▪"
     here: str = "●"
     about: str = "≈"
@@ -23,9 +24,14 @@ class Signs:
 
     def meter(self, share: float, cells: int) -> str:
         """A bar that is full where the share is 1; something is seen of every share above 0."""
-        filled = min(cells, max(int(share > 0), round(share * cells)))
-        bar = self.full * filled + self.empty * (cells - filled)
-        return f"{self.left}{bar}{self.right}"
+        bar = self.bar_of(share, cells)
+        return f"{self.left}{bar}{self.empty * (cells - len(bar))}{self.right}"
+
+    def bar_of(self, share: float, cells: int) -> str:
+        """Its full part, to half a cell where there is a sign for that."""
+        steps = 2 if self.half else 1
+        filled = min(cells * steps, max(int(share > 0), round(share * cells * steps)))
+        return self.full * (filled // steps) + self.half * (filled % steps)
 
     def joined(self, *parts: str) -> str:
         return f" {self.dot} ".join(part for part in parts if part)
@@ -36,6 +42,7 @@ ASCII = Signs(
     dot="-",
     ellipsis="...",
     full="#",
+    half="",
     empty=".",
     left="[",
     right="]",

@@ -9,6 +9,8 @@ import re
 import unicodedata
 from functools import cache
 
+from rich.cells import cell_len, set_cell_size
+
 _TAB_CELLS = 4
 _MAX_MARKS = 4
 """Combining marks on one character: Vietnamese needs two, pointed Hebrew three."""
@@ -52,6 +54,13 @@ def shown_line(text: str, *, is_ascii: bool = False) -> str:
 def written(text: str, *, is_ascii: bool = False) -> str:
     """The same for a field that is written in: tabs stay, for they are part of what is written."""
     return "\t".join(shown(part, is_ascii=is_ascii) for part in text.split("\t"))
+
+
+def cut(text: str, cells: int, ellipsis: str) -> str:
+    """At most so wide; what was cut off is marked."""
+    if cell_len(text) <= cells:
+        return text
+    return set_cell_size(text, max(0, cells - len(ellipsis))).rstrip() + ellipsis
 
 
 @cache

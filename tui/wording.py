@@ -85,12 +85,12 @@ def kept_meanwhile(path: Path) -> str:
 
 
 def meter(model: ModelInUse, used: int | None, signs: Signs) -> str:
-    """1.2k of 8k ▕██░░░▏."""
+    """1.2k of 8k ━╸───."""
     if model.context_tokens is None:
         return "" if used is None else f"{tokens_short(used)} tokens"
     total = tokens_short(model.context_tokens)
     if used is None:
-        return f"{total} tokens"
+        return f"context {total}"
     bar = signs.meter(used / model.context_tokens, 5)
     return f"{tokens_short(used)} of {total} {bar}"
 

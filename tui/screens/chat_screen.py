@@ -19,7 +19,7 @@ from edgeserve.tui.chat_commands import ChatCommands
 from edgeserve.tui.commands import is_unknown, parse
 from edgeserve.tui.conversation import Conversation
 from edgeserve.tui.desk import Desk
-from edgeserve.tui.drawing import doing, header_texts, keys_now, turn_views
+from edgeserve.tui.drawing import Focus, doing, header_texts, keys_now, turn_views
 from edgeserve.tui.happenings import Happening, TextCame
 from edgeserve.tui.hearing import Hearing
 from edgeserve.tui.keeper import ChatKeeper
@@ -44,13 +44,15 @@ T = TypeVar("T")
 _TICK_S = 0.25
 _OTHERS_S = 1.0
 _AGAIN_S, _AGAIN = 2.0, "ctrl+c again to leave"
+_PLACES: dict[str, Focus] = {"transcript": "transcript", "search": "search", "found": "list"}
 
 
 class ChatScreen(Screen[None]):
     """Holds the conversation under way; commands are chat_commands.py's."""
 
     HORIZONTAL_BREAKPOINTS = [  # noqa: RUF012  not a ClassVar in Screen
-        (0, "-narrow"),
+        (0, "-tiny"),
+        (70, "-narrow"),
         (110, "-wide"),
     ]
     VERTICAL_BREAKPOINTS = [(0, "-low"), (18, "-high")]  # noqa: RUF012  the same
@@ -152,15 +154,12 @@ class ChatScreen(Screen[None]):
         text, is_busy = doing(talk, self.switch, self.signs, self._pace.rate)
         status = self.query_one(StatusLine)
         status.show_doing(self._note or text, is_busy=is_busy and not self._note)
-        focused = self.focused
-        status.show_keys(
-            keys_now(
-                is_busy=talk.is_answering,
-                in_list=focused is not None and self.chats in focused.ancestors_with_self,
-                in_transcript=isinstance(focused, Transcript),
-                is_wide=self.has_class("-wide"),
-            )
+        focus = _PLACES.get("" if self.focused is None else self.focused.id or "", "composer")
+        is_editing = self.editing is not None
+        keys = keys_now(
+            focus, is_busy=talk.is_answering, is_editing=is_editing, is_wide=self.is_wide
         )
+        status.show_keys(keys)
 
     # --- what happens ---------------------------------------------------------------------------
 

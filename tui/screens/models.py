@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import ClassVar
 
+from rich.cells import set_cell_size
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -17,12 +18,14 @@ from textual.widgets.option_list import Option
 from edgeserve.tui.client import ChatClient, OfferedModel
 from edgeserve.tui.model_switch import ModelSwitch
 from edgeserve.tui.signs import Signs
-from edgeserve.tui.terminal_text import shown_line
+from edgeserve.tui.terminal_text import cut, shown_line
 from edgeserve.tui.wording import loading, size
 
 _TICK_S = 0.25
 _FIRST_RUN = 6
-_NAME_CELLS = 26
+_NAME_CELLS = (12, 46)
+_BESIDE_NAME_CELLS = 47
+"""Size, room and speed, the mark, and the box around."""
 
 _KEYS = Content.assemble(
     ("enter", "bold"),
@@ -64,7 +67,7 @@ class ModelsScreen(ModalScreen[str | None]):
         self._names: list[str | None] = []
 
     def compose(self) -> ComposeResult:
-        with Vertical(classes="box -tall"):
+        with Vertical(classes="box -broad"):
             yield Static("Models", classes="dialog-title")
             yield OptionList(compact=True, markup=False)
             yield Static(id="loading", markup=False)
@@ -78,25 +81,29 @@ class ModelsScreen(ModalScreen[str | None]):
     async def _fill(self) -> None:
         found = await self._offered()
         options = self.query_one(OptionList)
-        options.clear_options()
-        self._names = []
         groups = (
-            ("On this machine" if any(m.here for m in found) else "", [m for m in found if m.here]),
+            ("On this machine", [m for m in found if m.here]),
             ("To fetch", [m for m in found if not m.here]),
         )
         in_use = "" if self._client.model is None else self._client.model.name
+        cells = name_cells(self.size.width)
+        lines: list[Content] = []
+        self._names = []
         for title, models in groups:
-            if models and title:
-                self._add(None, Content.styled(title, "bold $accent"))
+            if models:
+                self._names.append(None)
+                lines.append(Content.styled("\n" * bool(lines) + title, "$quiet"))
             for model in models:
-                self._add(model.name, model_line(model, self._signs, is_used=model.name == in_use))
+                self._names.append(model.name)
+                is_used = model.name == in_use
+                lines.append(model_line(model, self._signs, cells, is_used=is_used))
+        options.set_options(
+            Option(line, disabled=name is None)
+            for name, line in zip(self._names, lines, strict=True)
+        )
         options.focus()
         wanted = self._names.index(in_use) if in_use in self._names else 1
         options.highlighted = wanted if len(self._names) > wanted else None
-
-    def _add(self, name: str | None, line: Content) -> None:
-        self._names.append(name)
-        self.query_one(OptionList).add_option(Option(line, disabled=name is None))
 
     def _tick(self) -> None:
         line = self.query_one("#loading", Static)
@@ -136,8 +143,9 @@ class FirstRunScreen(ModalScreen[str | None]):
             if not self._models:
                 text = _NOTHING_FITS
             yield Static(text, classes="dialog-text")
+            cells = name_cells(self.size.width)
             lines = [
-                Content.assemble((f"{n}  ", "bold $accent"), model_line(each, self._signs))
+                model_line(each, self._signs, cells, mark=str(n))
                 for n, each in enumerate(self._models, 1)
             ]
             yield OptionList(*(Option(line) for line in lines), compact=True, markup=False)
@@ -158,19 +166,30 @@ _NOTHING_FITS = (
 )
 
 
-def model_line(model: OfferedModel, signs: Signs, *, is_used: bool = False) -> Content:
-    """Its name, size, whether it fits, how fast it should be; below it what else is to say."""
-    mark = f"{signs.here} " if is_used else "  "
+def name_cells(screen_cells: int) -> int:
+    """The room that a name has in a list over a screen of this width."""
+    least, most = _NAME_CELLS
+    return max(least, min(most, 92 * screen_cells // 100 - _BESIDE_NAME_CELLS))
+
+
+def model_line(
+    model: OfferedModel, signs: Signs, cells: int, *, mark: str = "", is_used: bool = False
+) -> Content:
+    """Its name in so many cells, size, whether it fits, how fast it should be; below it what else
+    is to say, and first of that a name that was too long."""
+    mark = signs.here if is_used else mark
     room = {True: "fits", False: "too large", None: ""}[model.fits]
-    speed = f"{signs.about}{model.tokens_per_s:.0f} tokens/s" if model.tokens_per_s else ""
+    speed = f"{signs.about} {model.tokens_per_s:.0f} tokens/s" if model.tokens_per_s else ""
     how_large = "" if model.size_bytes is None else size(model.size_bytes)
     kept = f"kept by {model.owner}" if model.owner else ""
-    more = signs.joined(kept, model.license, model.note)
+    full_name = shown_line(model.name)
+    name = cut(full_name, cells, signs.ellipsis)
+    more = signs.joined(full_name * (name != full_name), kept, model.license, model.note)
     return Content.assemble(
-        (mark, "$accent"),
-        (f"{shown_line(model.name):<{_NAME_CELLS}}", "bold $accent" if is_used else "bold"),
-        (f" {how_large:>8}", ""),
-        (f"  {room:<10}", "$error" if model.fits is False else "$quiet"),
-        (speed, ""),
+        (f"{mark:<2}", "bold $accent"),
+        (set_cell_size(name, cells), "bold $accent" if is_used else "bold"),
+        (f"{how_large:>9}", ""),
+        (f"   {room:<9}", "$error" if model.fits is False else "$quiet"),
+        (f"{speed:>14}", ""),
         (f"\n  {shown_line(more)}" if more else "", "$quiet"),
     )

@@ -21,7 +21,7 @@ from edgeserve.tui.terminal_text import shown
 
 _SAMPLING = tuple(name for name in NUMBERS if name != "thinking_budget")
 _KEYS = Content.assemble(
-    ("enter", "bold"),
+    ("ctrl+s", "bold"),
     (" keep   ", ""),
     ("tab", "bold"),
     (" next   ", ""),
@@ -50,9 +50,9 @@ class SettingsScreen(ModalScreen[ChosenSettings | None]):
         self._thinks = thinks
 
     def compose(self) -> ComposeResult:
-        with Vertical(classes="box -tall"):
+        with Vertical(classes="box"):
             yield Static("Settings of this chat", classes="dialog-title")
-            with VerticalScroll(can_focus=False):
+            with VerticalScroll(can_focus=False, classes="-fields"):
                 yield Static("System prompt", classes="field-name")
                 yield TextArea(
                     self._chat.system_prompt,
@@ -63,7 +63,7 @@ class SettingsScreen(ModalScreen[ChosenSettings | None]):
                 )
                 for name in _SAMPLING:
                     yield from self._field(name, self._shown(name), explained(name))
-                about = "on, off, auto or a number of tokens"
+                about = "on, off, auto or a token budget"
                 if not self._thinks:
                     about = "this model cannot think first"
                 yield from self._field("thinking", self._thinking(), about)
@@ -94,7 +94,9 @@ class SettingsScreen(ModalScreen[ChosenSettings | None]):
             chosen = {name: as_setting(name, self._typed(name)) for name in _SAMPLING}
             chosen.update(thinking(self._typed("thinking")))
         except InvalidRequestError as error:
-            self.query_one("#wrong", Static).update(shown(str(error)))
+            wrong = self.query_one("#wrong", Static)
+            wrong.update(shown(str(error)))
+            wrong.display = True
             return
         prompt = self.query_one("#system-prompt", TextArea).text.strip()
         self.dismiss(ChosenSettings(prompt, chosen))

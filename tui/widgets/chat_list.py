@@ -6,20 +6,20 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import ClassVar
 
-from rich.cells import cell_len, set_cell_size
+from rich.cells import cell_len
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.content import Content
 from textual.message import Message
-from textual.widgets import Input, OptionList, Static
+from textual.widgets import Input, OptionList
 from textual.widgets.option_list import Option
 
 from edgeserve.chats.records import Chat, Hit
 from edgeserve.chats.titles import made_title
 from edgeserve.tui.signs import Signs
-from edgeserve.tui.terminal_text import shown_line
+from edgeserve.tui.terminal_text import cut, shown_line
 from edgeserve.tui.wording import ago
 
 _UNTITLED = "untitled"
@@ -65,12 +65,6 @@ class ChatList(Vertical):
     def compose(self) -> ComposeResult:
         yield Input(placeholder="Search all chats", id="search", compact=True)
         yield _Chats(id="found", compact=True, markup=False)
-        yield Static(id="chat-keys", markup=False)
-
-    def on_mount(self) -> None:
-        keys = [("enter", "open"), ("p", "pin"), ("r", "rename"), ("t", "tag"), ("d", "delete")]
-        parts = [part for key, does in keys for part in ((key, "bold"), (f" {does} ", ""))]
-        self.query_one("#chat-keys", Static).update(Content.assemble(*parts))
 
     @property
     def words(self) -> str:
@@ -133,7 +127,7 @@ class ChatList(Vertical):
         width = max(8, self.query_one(OptionList).size.width - 2)
         room = max(4, width - cell_len(when) - 1 - cell_len(pin))
         title = shown_line(chat.title or _title_of_draft(chat.draft))
-        text = _cut(title + tags, room, self._signs.ellipsis)
+        text = cut(title + tags, room, self._signs.ellipsis)
         shown_tags = text[len(title) :] if len(text) > len(title) else ""
         text = text[: len(text) - len(shown_tags)]
         blank = " " * max(1, width - cell_len(pin + text + shown_tags) - cell_len(when))
@@ -145,15 +139,15 @@ class ChatList(Vertical):
     def _hit(self, hit: Hit, current: str) -> Content:
         title = shown_line(hit.chat.title or _UNTITLED)
         style = "bold $accent" if hit.chat.id == current else "$foreground"
-        snippet = Content.styled(hit.snippet.replace("\n", " "), "$quiet")
-        if shown_line(hit.snippet) != hit.snippet:
-            snippet = Content.styled(shown_line(hit.snippet), "$quiet")
-        else:
-            for start, end in hit.marks:
-                snippet = snippet.stylize("bold $accent", start, end)
         if hit.turn_id is None:
             return Content.styled(title, style)
-        return Content("\n").join([Content.styled(title, style), snippet])
+        parts: list[tuple[str, str]] = [(title, style), ("\n", "")]
+        at = 0
+        for start, end in hit.marks:
+            parts.append((shown_line(hit.snippet[at:start]), "$quiet"))
+            parts.append((shown_line(hit.snippet[start:end]), "bold $accent"))
+            at = end
+        return Content.assemble(*parts, (shown_line(hit.snippet[at:]), "$quiet"))
 
     # --- events ---------------------------------------------------------------------------------
 
@@ -205,9 +199,3 @@ class _Chats(OptionList):
 def _title_of_draft(draft: str) -> str:
     words = made_title(draft)
     return f"{_DRAFT} {words}" if words else _UNTITLED
-
-
-def _cut(text: str, cells: int, ellipsis: str) -> str:
-    if cell_len(text) <= cells:
-        return text
-    return set_cell_size(text, cells - len(ellipsis)).rstrip() + ellipsis

@@ -13,7 +13,7 @@ from edgeserve.chats.records import Generation
 from edgeserve.tui.client import EngineFigures, ModelInUse, TokenFact
 from edgeserve.tui.signs import Signs
 from edgeserve.tui.terminal_text import shown_line
-from edgeserve.tui.wording import called, size, tokens_short
+from edgeserve.tui.wording import called, size
 
 Row = tuple[str, str]
 _BAR_CELLS = 8
@@ -39,7 +39,7 @@ class Cockpit(VerticalScroll, can_focus=False):
     def show_engine(
         self, model: ModelInUse | None, place: str, found: EngineFigures | None
     ) -> None:
-        rows: list[Row] = [("at", place)]
+        rows: list[Row] = [("where", place)]
         if model is not None:
             rows.append(("model", called(model.name)))
             if model.note:
@@ -51,7 +51,7 @@ class Cockpit(VerticalScroll, can_focus=False):
     def show_token(self, token: TokenFact | None) -> None:
         self.has_token = token is not None
         if token is None:
-            hint = "ctrl+t, then point at a token with the mouse, or left and right in the chat"
+            hint = "ctrl+t tints answers; then left and right, or the mouse, point at a token"
             self._draw("token", "Token", [("", hint)])
             return
         likely = dict(token.alternatives)
@@ -71,7 +71,7 @@ class Cockpit(VerticalScroll, can_focus=False):
     def _engine_rows(self, found: EngineFigures) -> list[Row]:
         signs = self._signs
         bar = signs.meter(found.occupancy, _BAR_CELLS)
-        rows = [("memory", f"{bar} {100 * found.occupancy:.0f} %")]
+        rows = [("KV memory", f"{bar} {100 * found.occupancy:.0f} %")]
         if found.running + found.waiting > 1:
             rows.append(("requests", f"{found.running} run, {found.waiting} wait"))
         if found.prompt_tokens:
@@ -84,7 +84,7 @@ class Cockpit(VerticalScroll, can_focus=False):
         return rows
 
     def _likely(self, text: str, share: float, is_chosen: bool) -> Content:
-        bar = self._signs.full * round(share * _BAR_CELLS)
+        bar = self._signs.bar_of(share, _BAR_CELLS)
         label = _quoted(text)[:_LABEL_CELLS].ljust(_LABEL_CELLS + 1)
         return Content.assemble(
             (label, "bold $accent" if is_chosen else "$foreground"),
@@ -122,7 +122,7 @@ def _answer_rows(made: Generation, drafts: tuple[int, int] | None) -> list[Row]:
         rows.append(("prompt", f"{made.prompt_tokens:,} tokens"))
         if made.cached_tokens is not None and made.prompt_tokens:
             share = 100 * made.cached_tokens / made.prompt_tokens
-            rows.append(("cached", f"{tokens_short(made.cached_tokens)}, {share:.0f} %"))
+            rows.append(("cached", f"{made.cached_tokens:,} tokens, {share:.0f} %"))
     if made.miss:
         rows.append(("", f"no more was cached: {made.miss}"))
     if drafts is not None and drafts[0]:

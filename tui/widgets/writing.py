@@ -81,6 +81,12 @@ class Writing(Vertical):
         self.offer(suggestions_for(before, row == 0, self._folder, self._arguments))
         self._offered_for = before
 
+    def on_descendant_focus(self) -> None:
+        self.add_class("-writing")
+
+    def on_descendant_blur(self) -> None:
+        self.remove_class("-writing")
+
     # --- what the composer says -----------------------------------------------------------------
 
     @on(TextArea.Changed)
