@@ -30,7 +30,7 @@ from edgeserve.config import paint_promptly
 CHAT = Path(__file__).with_name("tui_chat.py")
 READY = "for commands"
 QUESTION = "Tell me a long story, please, with many people and places in it."
-_BUSY = re.compile(r"\d tokens")
+_BUSY = re.compile(r"answering.* \d+ tokens")
 _LONGEST_LINE = 40
 _TELLING = 4
 """So many letters at a line's end are in no answer: sooner would be luck."""

@@ -208,7 +208,7 @@ class ChatScreen(Screen[None]):
         found = parse(text)
         if found is not None:
             command, argument = found
-            self.composer.put("")
+            self.composer.drop(text)
             self.do(self.commands.do(command.name, argument))
         elif is_unknown(text):
             self.say(
@@ -217,7 +217,7 @@ class ChatScreen(Screen[None]):
         elif self.talk.is_answering:
             self.note("still answering: esc stops it, what you wrote stays")
         elif text.strip() or self.writing.attached:
-            self.composer.put("")
+            self.composer.drop(text)
             self.do(self._ask(text))
 
     async def _ask(self, text: str) -> None:

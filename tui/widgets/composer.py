@@ -100,6 +100,10 @@ class Composer(TextArea):
         self.move_cursor(self.document.end)
         self.post_message(self.Replaced())
 
+    def drop(self, text: str) -> None:
+        """What was sent is no longer here; what was typed since is."""
+        self.put(self.text.removeprefix(text))
+
     def replace_before_cursor(self, length: int, text: str) -> None:
         row, column = self.cursor_location
         self.replace(text, (row, column - length), (row, column))
