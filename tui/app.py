@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from typing import ClassVar, cast
@@ -26,6 +27,10 @@ from edgeserve.tui.themes import THEMES
 
 _COLLECT_S = 30.0
 
+_SWITCH_S = 0.001
+"""So long another thread may hold the interpreter while this one waits: a key's way to the screen
+waits for it some ten times. With Python's own 5 ms the engine has no more tokens a second."""
+
 
 class EdgeServeApp(App[None]):
     """`run()` returns when the user has left; what was written is on disk then."""
@@ -44,6 +49,7 @@ class EdgeServeApp(App[None]):
         self.no_color = desk.terminal.is_colourless
         self.theme = THEMES["terminal" if self.no_color else desk.theme].name
         self._desk = desk
+        self._colourless = [Colourless()]  # the same, or nothing made with it is found again
         self.chat = ChatScreen(desk)
         if desk.terminal.is_ascii:
             self.add_class("-ascii")
@@ -54,6 +60,9 @@ class EdgeServeApp(App[None]):
     def on_mount(self) -> None:
         resumed = cast("Signal[App[None]]", self.app_resume_signal)  # pyright: ignore[reportUnknownMemberType]
         resumed.subscribe(self, self._draw_all)
+
+    def on_load(self) -> None:
+        sys.setswitchinterval(_SWITCH_S)
 
     def on_ready(self) -> None:
         collect_seldom()
@@ -66,7 +75,7 @@ class EdgeServeApp(App[None]):
     # --- the terminal ---------------------------------------------------------------------------
 
     def get_line_filters(self) -> Sequence[LineFilter]:
-        return [Colourless()] if self.no_color else super().get_line_filters()
+        return self._colourless if self.no_color else super().get_line_filters()
 
     def get_driver_class(self) -> type[Driver]:
         found = super().get_driver_class()

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from edgeserve.chats.exchange import read_file
 from edgeserve.chats.json_format import to_json
 from edgeserve.chats.markdown_format import to_markdown
 from edgeserve.chats.records import Chat
@@ -77,12 +76,18 @@ class ListCommands:
 
     # --- one chat -------------------------------------------------------------------------------
 
-    async def open(self, chat_id: str, turn_id: str | None = None) -> None:
+    async def open(
+        self, chat_id: str, turn_id: str | None = None, *, takes_along: bool = False
+    ) -> None:
+        """Shows a chat, its draft in the composer. What stands there is the draft of the chat
+        before, or comes along."""
         screen = self._screen
-        await self._keep_draft()
+        if not takes_along:
+            await self._keep_draft()
         screen.editing = None
         await screen.talk.open(chat_id, turn_id)
-        screen.composer.put(screen.talk.chat.draft)
+        written = screen.composer.text if takes_along else ""
+        screen.composer.put(screen.talk.chat.draft + written)
         screen.composer.sent_before.fill(
             turn.text for turn in screen.talk.turns if turn.role == "user"
         )
@@ -231,6 +236,8 @@ class ListCommands:
         if not argument:
             return
         path = screen.desk.folder / Path(argument).expanduser()
+        from edgeserve.chats.exchange import read_file
+
         found = await asyncio.to_thread(read_file, path, random_id)
         added = await screen.keeper.run(lambda store: store.add(found))
         if added:

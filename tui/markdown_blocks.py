@@ -10,14 +10,15 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import cache, partial
-from typing import Literal
-
-from markdown_it import MarkdownIt
-from markdown_it.rules_block import StateBlock
-from markdown_it.token import Token
+from typing import TYPE_CHECKING, Literal
 
 from edgeserve.frozen import frozen
 from edgeserve.tui.terminal_text import shown
+
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+    from markdown_it.token import Token
+    from markdown_it.tree import SyntaxTreeNode
 
 LONG_LINE = 4096
 """A longer one is shown as it is: reading 100,000 characters for emphasis takes seconds."""
@@ -44,9 +45,20 @@ class Block:
 @cache
 def parser() -> MarkdownIt:
     """CommonMark with tables, task lists aside. HTML is text; a link's target is where it is used,
-    because one that is defined further down would change blocks that are done."""
+    because one that is defined further down would change blocks that are done.
+
+    Imported late: it takes as long as a tenth of the chat's start.
+    """
+    from markdown_it import MarkdownIt
+
     markdown = MarkdownIt("commonmark", {"html": False})
     return markdown.enable(["table", "strikethrough"]).disable(["reference", "html_block"])
+
+
+def tree_of(text: str) -> SyntaxTreeNode:
+    from markdown_it.tree import SyntaxTreeNode
+
+    return SyntaxTreeNode(parser().parse(text))
 
 
 _FENCE = re.compile(r"( {0,3})(`{3,})([^`\n]*)$|( {0,3})(~{3,})([^\n]*)$")
@@ -62,7 +74,6 @@ class MarkdownSource:
     def __init__(self, *, is_ascii: bool = False) -> None:
         self.settled: list[Block] = []
         self._shown = partial(shown, is_ascii=is_ascii)
-        self._parser = parser()
         self._tail = ""  # whole lines not in a settled block, outside of code
         self._line = ""  # the last line, without its newline so far
         self._fence: _Fence | None = None
@@ -158,9 +169,11 @@ class MarkdownSource:
         """The lines at which top-level blocks begin; their inside is not looked at."""
         if not source.strip():
             return []
+        from markdown_it.rules_block import StateBlock
+
         tokens: list[Token] = []
-        state = StateBlock(source, self._parser, {}, tokens)
-        self._parser.block.tokenize(state, 0, state.lineMax)
+        state = StateBlock(source, parser(), {}, tokens)
+        parser().block.tokenize(state, 0, state.lineMax)
         return [token.map[0] for token in tokens if token.level == 0 and token.map]
 
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
-from pygments.lexer import Lexer
-from pygments.lexers import get_lexer_by_name  # pyright: ignore[reportUnknownVariableType]
-from pygments.token import Comment, Generic, Keyword, Name, Number, Operator, String, _TokenType  # pyright: ignore[reportPrivateUsage]
-from pygments.util import ClassNotFound
 from rich.cells import set_cell_size
 from rich.style import Style
 
 from edgeserve.tui.lines import Line, Span, wrap_cells
 from edgeserve.tui.look import Look
 from edgeserve.tui.markdown_blocks import LONG_LINE, Block
+
+if TYPE_CHECKING:
+    from pygments.lexer import Lexer
 
 
 def code_lines(block: Block, width: int, look: Look) -> list[Line]:
@@ -54,6 +54,9 @@ def _highlighted(code: str, language: str, look: Look) -> list[list[Span]]:
 
 @lru_cache(maxsize=64)
 def _lexer(language: str) -> Lexer | None:
+    from pygments.lexers import get_lexer_by_name  # pyright: ignore[reportUnknownVariableType]
+    from pygments.util import ClassNotFound
+
     try:
         return get_lexer_by_name(language, stripnl=False, ensurenl=True) if language else None
     except ClassNotFound:
@@ -61,29 +64,31 @@ def _lexer(language: str) -> Lexer | None:
 
 
 _STYLES = (
-    (Comment, "comment"),
-    (Keyword.Constant, "number"),
-    (Keyword, "keyword"),
-    (Operator.Word, "keyword"),
-    (Number, "number"),
-    (String, "string"),
-    (Name.Function, "name"),
-    (Name.Class, "name"),
-    (Name.Tag, "keyword"),
-    (Name.Attribute, "name"),
-    (Name.Decorator, "name"),
-    (Generic.Inserted, "added"),
-    (Generic.Deleted, "removed"),
-    (Generic.Heading, "keyword"),
-    (Generic.Subheading, "keyword"),
+    ("Comment", "comment"),
+    ("Keyword.Constant", "number"),
+    ("Keyword", "keyword"),
+    ("Operator.Word", "keyword"),
+    ("Literal.Number", "number"),
+    ("Literal.String", "string"),
+    ("Name.Function", "name"),
+    ("Name.Class", "name"),
+    ("Name.Tag", "keyword"),
+    ("Name.Attribute", "name"),
+    ("Name.Decorator", "name"),
+    ("Generic.Inserted", "added"),
+    ("Generic.Deleted", "removed"),
+    ("Generic.Heading", "keyword"),
+    ("Generic.Subheading", "keyword"),
 )
 
 
-def _style_of(kind: _TokenType, look: Look) -> Style:
+def _style_of(kind: tuple[str, ...], look: Look) -> Style:
     name = _style_name(kind)
     return getattr(look, name) if name else Style.null()
 
 
 @lru_cache(maxsize=512)
-def _style_name(kind: _TokenType) -> str:
-    return next((name for family, name in _STYLES if kind in family), "")
+def _style_name(kind: tuple[str, ...]) -> str:
+    """Of a token's kind, which is its family's name and more."""
+    full = ".".join(kind) + "."
+    return next((name for family, name in _STYLES if full.startswith(f"{family}.")), "")

@@ -6,13 +6,16 @@ An entity such as `&#x202e;` is a character only now, so that text is neutralise
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
-from markdown_it.tree import SyntaxTreeNode
 from rich.style import Style
 
 from edgeserve.tui.lines import Span
 from edgeserve.tui.look import Look
 from edgeserve.tui.markdown_blocks import parser
+
+if TYPE_CHECKING:
+    from markdown_it.tree import SyntaxTreeNode
 
 LINK = "link"
 """The key of a link's address in a style's meta."""

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from markdown_it.tree import SyntaxTreeNode
 from rich.cells import cell_len
 from rich.style import Style
 
 from edgeserve.tui.lines import BLANK, Line, Span, wrap_words
 from edgeserve.tui.look import Look
-from edgeserve.tui.markdown_blocks import Block, MarkdownSource, parser
+from edgeserve.tui.markdown_blocks import Block, MarkdownSource, parser, tree_of
 from edgeserve.tui.markdown_code import code_lines
 from edgeserve.tui.markdown_inline import inline_spans
 from edgeserve.tui.markdown_tables import table_lines
 from edgeserve.tui.terminal_text import shown
+
+if TYPE_CHECKING:
+    from markdown_it.tree import SyntaxTreeNode
 
 _MIN_WIDTH = 8
 
@@ -24,7 +27,6 @@ class MarkdownLines:
 
     def __init__(self, look: Look) -> None:
         self.look = look
-        self._parser = parser()
 
     def document(self, text: str, width: int) -> list[Line]:
         """A whole text, its blocks with a blank line between them."""
@@ -42,8 +44,7 @@ class MarkdownLines:
             return self.plain(block, width, self.look.text)
         if block.kind == "code":
             return code_lines(block, width, self.look)
-        tree = SyntaxTreeNode(self._parser.parse(block.text))
-        return self._blocks(tree.children, width, self.look, is_tight=False)
+        return self._blocks(tree_of(block.text).children, width, self.look, is_tight=False)
 
     def plain(self, block: Block, width: int, style: Style) -> list[Line]:
         """Its lines, wrapped, and no more."""

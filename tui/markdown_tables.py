@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from markdown_it.tree import SyntaxTreeNode
 from rich.style import Style
 
 from edgeserve.tui.lines import BLANK, Line, Span, wrap_words
 from edgeserve.tui.look import Look
 from edgeserve.tui.markdown_inline import inline_spans
+
+if TYPE_CHECKING:
+    from markdown_it.tree import SyntaxTreeNode
 
 _MIN_COLUMN = 3
 _ENDLESS = 1 << 20

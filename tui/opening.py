@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import tempfile
 from contextlib import suppress
 from pathlib import Path
@@ -10,6 +11,7 @@ from edgeserve.chats.store import ChatStore
 from edgeserve.errors import ChatNotFoundError, ChatsError
 from edgeserve.tui.chat_commands import ChatCommands
 from edgeserve.tui.drawing import INTERRUPTED, repair_note
+from edgeserve.tui.markdown_blocks import parser
 from edgeserve.tui.window import ChatWindow, keep_written
 from edgeserve.tui.wording import kept_meanwhile
 
@@ -32,6 +34,7 @@ async def open_chats(screen: ChatWindow, commands: ChatCommands) -> None:
     if salvage is not None:
         screen.say(repair_note(salvage), "trouble")
     interrupted = await screen.keeper.run(lambda store: store.recover())
+    await asyncio.to_thread(parser)  # imports what reads Markdown, before an answer waits for it
     await _show_last(screen, commands)
     await commands.fill_list()
     if interrupted and any(turn.chat_id == screen.talk.chat.id for turn in interrupted):
@@ -47,8 +50,10 @@ async def _show_last(screen: ChatWindow, commands: ChatCommands) -> None:
         latest = await screen.keeper.run(lambda store: store.latest())
         wanted = "" if latest is None else latest.id
     if wanted:
+        if screen.talk.chat.id:  # somebody was faster than the disk, and has asked already
+            return
         try:
-            await commands.open(wanted)
+            await commands.open(wanted, takes_along=True)
         except ChatNotFoundError:
             return
 

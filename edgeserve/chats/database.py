@@ -14,8 +14,6 @@ from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from filelock import FileLock, Timeout
-
 from edgeserve.chats import schema
 from edgeserve.chats.salvage import COMPANIONS, Rescue, Salvage, move_aside
 from edgeserve.errors import (
@@ -176,11 +174,19 @@ class ChatDatabase:
     @contextmanager
     def _alone(self) -> Generator[None]:
         """One window at a time makes, migrates or repairs the file."""
+        from filelock import FileLock, Timeout  # late, or it keeps the first screen back
+
         lock = FileLock(
             self._beside(".lock"), timeout=self._busy_timeout_s, mode=0o600, thread_local=False
         )
-        with lock:
+        try:
+            lock.acquire()
+        except Timeout as error:
+            raise ChatsBusyError(self.path, self._busy_timeout_s) from error
+        try:
             yield
+        finally:
+            lock.release()
 
     @property
     def _damage_note(self) -> Path:
@@ -206,8 +212,6 @@ class ChatDatabase:
                 with suppress(OSError):
                     self._damage_note.touch(mode=0o600)
             raise explained from error
-        except Timeout as error:
-            raise ChatsBusyError(self.path, self._busy_timeout_s) from error
         except OSError as error:
             raise self._meaning_of_system(error) from error
 

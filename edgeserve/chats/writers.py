@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from filelock import FileLock, Timeout
+if TYPE_CHECKING:
+    from filelock import FileLock
 
 
 class Writer:
@@ -44,6 +46,8 @@ class Writer:
         path = self._folder / name
         if not path.exists():
             return True
+        from filelock import Timeout
+
         lock = _lock(self._folder, name)
         try:
             lock.acquire(blocking=False)
@@ -56,4 +60,6 @@ class Writer:
 
 
 def _lock(folder: Path, name: str) -> FileLock:
+    from filelock import FileLock  # late, or it keeps the first screen back
+
     return FileLock(folder / name, mode=0o600, thread_local=False)

@@ -91,7 +91,7 @@ class ChatScreen(Screen[None]):
         self.show_branch()
         self.set_interval(_TICK_S, self._tick)
         self.set_interval(_OTHERS_S, self._look_for_others)
-        self.do(self._opened_chats())
+        self.call_after_refresh(lambda: self.do(self._opened_chats()))
 
     async def _opened_chats(self) -> None:
         await open_chats(self, self.commands)
@@ -205,6 +205,7 @@ class ChatScreen(Screen[None]):
     @on(Composer.Sent)
     def _sent(self, event: Composer.Sent) -> None:
         text = event.text
+        self._note = ""
         found = parse(text)
         if found is not None:
             command, argument = found
