@@ -33,6 +33,7 @@ class ChatCommands:
         self.fill_list = self._list.fill
         self.open = self._list.open
         self.look_for_others = self._list.look_for_others
+        self.look_again = self._list.look_again
         self.do_with_chat = self._list.do_with_chat
         self.choose_first_model = self._models.choose_first
         self.model_failed = self._models.failed

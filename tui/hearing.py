@@ -52,6 +52,7 @@ class Hearing:
                 screen.say("Everything is kept on disk again.")
             case Repaired(salvage):
                 screen.say(repair_note(salvage), "trouble")
+                screen.do(self._commands.look_again())
             case ModelChanged():
                 self._model_changed()
             case ChatsChanged():

@@ -74,6 +74,12 @@ class ListCommands:
             screen.show_branch()
             screen.say(INTERRUPTED)
 
+    async def look_again(self) -> None:
+        """What was read before may not be there any more."""
+        await self.fill()
+        await self._screen.talk.refresh()
+        self._screen.show_branch()
+
     # --- one chat -------------------------------------------------------------------------------
 
     async def open(
@@ -85,13 +91,13 @@ class ListCommands:
         if not takes_along:
             await self._keep_draft()
         screen.editing = None
+        screen.notice.dismiss()
         await screen.talk.open(chat_id, turn_id)
         written = screen.composer.text if takes_along else ""
         screen.composer.put(screen.talk.chat.draft + written)
         screen.composer.sent_before.fill(
             turn.text for turn in screen.talk.turns if turn.role == "user"
         )
-        screen.notice.dismiss()
         screen.note("")
         if turn_id is not None:
             screen.transcript.focus()

@@ -30,14 +30,14 @@ async def open_chats(screen: ChatWindow, commands: ChatCommands) -> None:
             return
         screen.keeper.take(lambda: ChatStore(path))
         screen.say(f"{error}\n{kept_meanwhile(path)}", "trouble")
-    salvage = await screen.keeper.run(lambda store: store.salvage)
-    if salvage is not None:
-        screen.say(repair_note(salvage), "trouble")
     interrupted = await screen.keeper.run(lambda store: store.recover())
     await asyncio.to_thread(parser)  # imports what reads Markdown, before an answer waits for it
     await _show_last(screen, commands)
     await commands.fill_list()
-    if interrupted and any(turn.chat_id == screen.talk.chat.id for turn in interrupted):
+    salvage = await screen.keeper.run(lambda store: store.salvage)
+    if salvage is not None:
+        screen.say(repair_note(salvage), "trouble")
+    elif interrupted and any(turn.chat_id == screen.talk.chat.id for turn in interrupted):
         screen.say(INTERRUPTED)
 
 

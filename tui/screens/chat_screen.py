@@ -226,6 +226,7 @@ class ChatScreen(Screen[None]):
         said = text.removeprefix("/") if text.startswith("//") else text
         editing, attached = self.editing, list(self.writing.attached)
         self.editing, self.writing.attached = None, []
+        self.notice.dismiss()
         try:
             attached += attachments_in(said, self.desk.folder)
             self.transcript.action_scroll_end()
@@ -240,7 +241,6 @@ class ChatScreen(Screen[None]):
         finally:
             self.writing.show_attached()
         self.composer.sent_before.add(text)
-        self.notice.dismiss()
         if editing is None:
             await self.talk.keep_draft(draft_of(self.composer.text))
         elif not self.composer.text:
