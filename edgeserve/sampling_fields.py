@@ -33,8 +33,11 @@ _SAMPLER_ALIASES = {"typ_p": "typical_p"}  # llama.cpp's own word for it
 
 
 def number(name: str, value: object, low: float, high: float) -> float:
-    smallest = low == sys.float_info.min
-    allowed = "a positive number" if smallest else f"a number from {low:g} to {high:g}"
+    allowed = f"a number from {low:g} to {high:g}"
+    if low == sys.float_info.min:
+        allowed = "a positive number"
+    elif low == -math.inf:
+        allowed = "a number"
     if isinstance(value, bool) or not isinstance(value, Real):
         raise InvalidRequestError(name, value, allowed)
     try:

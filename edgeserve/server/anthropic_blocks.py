@@ -56,6 +56,8 @@ def _system(body: Fields, adjusted: list[str]) -> str:
     value = body.raw("system")
     if value is None:
         return ""
+    if not isinstance(value, str | list):
+        raise InvalidRequestError(body.path("system"), value, "a string, or a list of texts")
     texts = [value] if isinstance(value, str) else _texts(body)
     for at, text in enumerate(texts):
         rest = _VOLATILE.sub("", text, count=1)
@@ -72,8 +74,10 @@ def _texts(holder: Fields) -> list[str]:
     for block in holder.objects("system") or ():
         kind = block.raw("type")
         text = block.text("text")
-        if kind != "text" or text is None:
+        if kind != "text":
             raise InvalidRequestError(block.path("type"), kind, "text")
+        if text is None:
+            raise InvalidRequestError(block.path("text"), None, "a string")
         texts.append(text)
     return texts
 

@@ -10,7 +10,7 @@ from edgeserve.frozen import frozen
 from edgeserve.server.anthropic_blocks import conversation_of
 from edgeserve.server.constraint_fields import Wish
 from edgeserve.server.fields import Fields
-from edgeserve.server.sampling import max_tokens_of, params_with, sampling_fields_of
+from edgeserve.server.sampling import MAX_STOPS, max_tokens_of, params_with, sampling_fields_of
 from edgeserve.server.turn import ChatTask, Thinking, Tool, ToolChoice
 from edgeserve.text.tool_descriptions import tools_of as described_tools
 from edgeserve.types import Constraint
@@ -66,7 +66,10 @@ def anthropic_body(body: Fields, *, vocab_size: int) -> AnthropicBody:
 
 def _stops(body: Fields) -> Sequence[str]:
     stops: list[str] = []
-    for at, item in enumerate(body.items("stop_sequences") or ()):
+    given = body.items("stop_sequences") or ()
+    if len(given) > MAX_STOPS:
+        raise InvalidRequestError("stop_sequences", len(given), f"at most {MAX_STOPS} strings")
+    for at, item in enumerate(given):
         if not isinstance(item, str):
             raise InvalidRequestError(f"stop_sequences[{at}]", item, "a string")
         if not item:

@@ -7,8 +7,9 @@ OpenAI's `response_format`, llama-server's `grammar` and `json_schema`, vLLM's `
 from __future__ import annotations
 
 import re
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from functools import partial
 from typing import cast
 
 from edgeserve.errors import ConstraintError, InvalidRequestError
@@ -90,12 +91,12 @@ def _schema(given: Fields, name: str) -> Wish | None:
     if not isinstance(value, dict | str | bool):
         raise InvalidRequestError(given.path(name), value, "a JSON schema")
     wish = cast("dict[str, object] | str | bool", value)
-    return Wish(Constraint.json_schema(wish), given.path(name))
+    return _wish(partial(Constraint.json_schema, wish), given.path(name))
 
 
 def _regex(given: Fields, name: str) -> Wish | None:
     text = given.text(name)
-    return Wish(Constraint.regex(text), given.path(name)) if text else None
+    return _wish(partial(Constraint.regex, text), given.path(name)) if text else None
 
 
 def _choice(given: Fields, name: str) -> Wish | None:
@@ -105,7 +106,7 @@ def _choice(given: Fields, name: str) -> Wish | None:
     if not texts or not all(isinstance(text, str) and text for text in texts):
         raise InvalidRequestError(given.path(name), texts, "a list of texts to choose from")
     pattern = "|".join(re.escape(text) for text in cast("list[str]", texts))
-    return Wish(Constraint.regex(f"(?:{pattern})"), given.path(name))
+    return _wish(partial(Constraint.regex, f"(?:{pattern})"), given.path(name))
 
 
 def _grammar(given: Fields, name: str) -> Wish | None:
@@ -114,4 +115,9 @@ def _grammar(given: Fields, name: str) -> Wish | None:
     if not text:
         return None
     make = Constraint.gbnf if "::=" in text else Constraint.lark
-    return Wish(make(text), given.path(name))
+    return _wish(partial(make, text), given.path(name))
+
+
+def _wish(make: Callable[[], Constraint], where: str) -> Wish:
+    with naming_field(where):
+        return Wish(make(), where)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from edgeserve import errors
+from edgeserve.errors.base import shown
 from edgeserve.frozen import frozen
 
 _log = logging.getLogger("edgeserve.server")
@@ -45,7 +46,7 @@ class ModelNotServedError(errors.EdgeServeError):
         self.model = model
         self.served = served
         there = f"served: {', '.join(served)}" if served else "edgeserve pull fetches models"
-        super().__init__(f"The model {model!r} does not exist here; {there}")
+        super().__init__(f"The model {shown(model)} does not exist here; {there}")
 
 
 class ModelLoadingError(errors.EdgeServeError):

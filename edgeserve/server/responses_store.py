@@ -11,6 +11,7 @@ from typing import cast
 
 import msgspec
 
+from edgeserve.errors.base import shown
 from edgeserve.frozen import frozen
 from edgeserve.server.errors import ApiError, Problem
 
@@ -48,10 +49,10 @@ class ResponseStore:
         """`param` is the field of a body that names it. Raises ApiError: 404, or 400 with it."""
         found = self._responses.get(response_id)
         if found is None:
-            message = f"Response with id {response_id!r} not found."
+            message = f"Response with id {shown(response_id)} not found."
             if param is None:
                 raise ApiError(Problem(404, message))
-            message = f"Previous response with id {response_id!r} not found."
+            message = f"Previous response with id {shown(response_id)} not found."
             raise ApiError(Problem(400, message, param=param, code="previous_response_not_found"))
         self._responses.move_to_end(response_id)
         return _decoded(found)
@@ -68,7 +69,7 @@ class ResponseStore:
             for item in reversed(_decoded(encoded).items if named in encoded else ()):
                 if isinstance(item, dict) and cast("dict[str, object]", item).get("id") == item_id:
                     return cast(object, item)
-        message = f"Item with id {item_id!r} not found."
+        message = f"Item with id {shown(item_id)} not found."
         raise ApiError(Problem(400, message, param="input"))
 
 

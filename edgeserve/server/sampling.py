@@ -11,7 +11,7 @@ from edgeserve.requests import SamplingFields
 from edgeserve.server.fields import Fields
 from edgeserve.types import SamplingParams
 
-_MAX_STOPS = 64
+MAX_STOPS = 64
 _NUMBERS = (
     "temperature",
     "top_p",
@@ -95,8 +95,8 @@ def _stops(body: Fields) -> Sequence[str] | None:
     if value is None:
         return None
     items: list[object] = cast("list[object]", value) if isinstance(value, list) else [value]
-    if len(items) > _MAX_STOPS:
-        raise InvalidRequestError("stop", len(items), f"at most {_MAX_STOPS} strings")
+    if len(items) > MAX_STOPS:
+        raise InvalidRequestError("stop", len(items), f"at most {MAX_STOPS} strings")
     for index, item in enumerate(items):
         name = f"stop[{index}]" if isinstance(value, list) else "stop"
         if not isinstance(item, str):

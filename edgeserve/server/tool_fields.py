@@ -19,7 +19,8 @@ _CHOICES: Mapping[str, ToolChoice] = {
 
 def tools_of(body: Fields) -> tuple[Tool, ...]:
     """`tools`, or the legacy `functions`."""
-    return described_tools(body.items("tools") or body.items("functions"))
+    name = "tools" if body.items("tools") else "functions"
+    return described_tools(body.items(name), name)
 
 
 def tool_choice_of(body: Fields, tools: Sequence[Tool]) -> ToolChoice:

@@ -64,22 +64,22 @@ class ToolChoice:
         return tuple(tool for tool in self.offered(tools) if names is None or tool.name in names)
 
 
-def tools_of(descriptions: object) -> tuple[Tool, ...]:
+def tools_of(descriptions: object, name: str = "tools") -> tuple[Tool, ...]:
     """The tools a request describes in OpenAI's shape, or with `function`'s fields directly.
 
     Absent and null descriptions and parameters are accepted. Raises InvalidRequestError for what
-    is no tool, and for two of one name.
+    is no tool, and for two of one name; `name` is what the list is called.
     """
     if descriptions is None:
         return ()
     if not isinstance(descriptions, Sequence) or isinstance(descriptions, str):
-        raise InvalidRequestError("tools", descriptions, "a list of tool descriptions")
+        raise InvalidRequestError(name, descriptions, "a list of tool descriptions")
     items = cast("Sequence[object]", descriptions)
-    tools = tuple(_tool(f"tools[{index}]", item) for index, item in enumerate(items))
+    tools = tuple(_tool(f"{name}[{index}]", item) for index, item in enumerate(items))
     names: set[str] = set()
     for index, tool in enumerate(tools):
         if tool.name in names:
-            raise InvalidRequestError(f"tools[{index}].name", tool.name, "a name of its own")
+            raise InvalidRequestError(f"{name}[{index}].name", tool.name, "a name of its own")
         names.add(tool.name)
     return tools
 
