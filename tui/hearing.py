@@ -51,8 +51,7 @@ class Hearing:
             case KeptAgain():
                 screen.say("Everything is kept on disk again.")
             case Repaired(salvage):
-                screen.say(repair_note(salvage), "trouble")
-                screen.do(self._commands.look_again())
+                screen.do(self._commands.look_again(repair_note(salvage)))
             case ModelChanged():
                 self._model_changed()
             case ChatsChanged():

@@ -74,11 +74,13 @@ class ListCommands:
             screen.show_branch()
             screen.say(INTERRUPTED)
 
-    async def look_again(self) -> None:
-        """What was read before may not be there any more."""
+    async def look_again(self, why: str) -> None:
+        """What was read before may not be there any more; `why` is said after all that came of
+        it."""
         await self.fill()
         await self._screen.talk.refresh()
         self._screen.show_branch()
+        self._screen.say(why, "trouble")
 
     # --- one chat -------------------------------------------------------------------------------
 
