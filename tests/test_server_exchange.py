@@ -161,3 +161,43 @@ def test_a_client_that_stops_reading_is_taken_for_gone() -> None:
 
     run_skipping(run())
     assert closed == ["closed"]
+
+
+def test_what_is_there_at_once_is_one_piece_and_nothing_is_lost_or_late() -> None:
+    """Behind many streams a call for each frame would be what all of them wait for."""
+    sent: list[bytes] = []
+    closed: list[str] = []
+
+    async def frames() -> Any:
+        try:
+            yield b"1"
+            yield b"2"
+            await asyncio.sleep(1)
+            yield b"3"
+            await asyncio.sleep(1)  # the client has not read 3 yet
+            yield b"4"
+            await asyncio.sleep(1)
+            yield b"5"
+            raise ValueError("the last frame is out all the same")
+        finally:
+            closed.append("frames")
+
+    async def run() -> None:
+        async def receive() -> Any:
+            await asyncio.sleep(60)
+
+        async def send(message: Any) -> None:
+            sent.append(message.get("body", b""))
+            if message.get("body") == b"3":
+                await asyncio.sleep(5)
+
+        async def closing() -> None:
+            closed.append("closing")
+
+        stream = EventStream(frames(), {}, closing, Pings(30, 30))
+        with pytest.raises(ValueError, match="the last frame"):
+            await stream({"type": "http"}, receive, send)
+
+    run_skipping(run())
+    assert sent == [b"", b"12", b"3", b"45"]
+    assert closed == ["frames", "closing"]

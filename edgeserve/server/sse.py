@@ -75,6 +75,8 @@ class EventStream:
         self._pings = pings
         self._silent_since = 0.0
         self._sending_since: float | None = None
+        self._ready = bytearray()
+        self._came = asyncio.Event()
 
     async def __call__(self, _: Scope, receive: Receive, send: Send) -> None:
         writing = asyncio.ensure_future(self._write(send))
@@ -97,15 +99,38 @@ class EventStream:
         loop = asyncio.get_running_loop()
         self._silent_since = loop.time()
         pinging = asyncio.ensure_future(self._ping(send))
+        collecting = asyncio.ensure_future(self._collect())
         try:
-            async for frame in self._frames:
+            while frames := await self._collected(collecting):
                 self._silent_since = self._sending_since = loop.time()
-                await send({"type": "http.response.body", "body": frame, "more_body": True})
+                await send({"type": "http.response.body", "body": frames, "more_body": True})
                 self._sending_since = None
         finally:
             pinging.cancel()
-            await asyncio.gather(pinging, return_exceptions=True)
+            collecting.cancel()
+            await asyncio.gather(pinging, collecting, return_exceptions=True)
         await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _collect(self) -> None:
+        """Frames as they come. What is there at once is one piece to the socket: behind many
+        streams, a call for each frame would be what they wait for."""
+        try:
+            async for frame in self._frames:
+                self._ready += frame
+                self._came.set()
+        finally:
+            self._came.set()
+
+    async def _collected(self, collecting: asyncio.Future[None]) -> bytes:
+        """What came since it was last asked; empty at the end. Raises what `frames` raises."""
+        if not collecting.done():
+            await self._came.wait()
+            self._came.clear()
+        frames = bytes(self._ready)
+        self._ready.clear()
+        if not frames:
+            await collecting
+        return frames
 
     async def _stall(self) -> None:
         """Returns when the client has read nothing for so long that it never will."""
