@@ -73,8 +73,9 @@ def test_damage_that_is_met_in_the_middle_is_told_and_the_chat_goes_on(tmp_path:
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         connection.close()
         _broken_pages(path)
-        await table.type("More of it", "enter")
+        await table.chat.talk.refresh()
         await table.says("The file of chats was damaged")
+        await table.type("More of it", "enter")
         composer, talk = table.chat.composer, table.chat.talk
         await table.until(lambda: composer.text or "More of it" in table.texts())
         if composer.text:  # the turn that it would have followed is among the lost
