@@ -6,6 +6,7 @@ Knows HTTP only, nothing of this machine's models.
 from __future__ import annotations
 
 import ipaddress
+import re
 from urllib.parse import urlsplit, urlunsplit
 
 import httpx
@@ -26,6 +27,10 @@ class RemoteModel:
     size_bytes: int | None = None
     fingerprint: str = ""
     thinks: bool | None = None
+
+
+_MOST_OF_A_PAGE = 20_000
+_TAG = re.compile(r"<(style|script)\b.*?</\1\s*>|<[^>]*>", re.DOTALL | re.IGNORECASE)
 
 
 def base_url(text: str) -> str:
@@ -137,5 +142,8 @@ def error_message(body: bytes) -> str:
     try:
         found = msgspec.json.decode(body, type=_ErrorBody).error
     except msgspec.MsgspecError:
-        return body[:200].decode(errors="replace").strip()
+        text = body[:_MOST_OF_A_PAGE].decode(errors="replace")
+        if text.lstrip().startswith("<"):  # a page of a proxy before the server
+            text = _TAG.sub(" ", text)
+        return " ".join(text.split())[:200]
     return found if isinstance(found, str) else found.message

@@ -82,12 +82,13 @@ class Scripted:
 def serving(
     script: Script = lambda _: answer(["one", "two"]),
     models: Sequence[dict[str, Any]] = ({"id": "tiny", "max_model_len": 4096},),
+    port: int = 0,
 ) -> Iterator[Scripted]:
-    """The server on a free port of this machine, until the block ends."""
+    """The server on a free port of this machine, or this one, until the block ends."""
     scripted = Scripted(script, models)
     config = uvicorn.Config(scripted.app, log_level="error", lifespan="off")
     server = uvicorn.Server(config)
-    with socket.create_server(("127.0.0.1", 0)) as listening:
+    with socket.create_server(("127.0.0.1", port)) as listening:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
         thread.start()
         scripted.url = f"http://127.0.0.1:{listening.getsockname()[1]}"

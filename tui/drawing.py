@@ -93,7 +93,7 @@ def doing(
             text = loading(switch.loading, switch.progress, signs)
             return signs.joined(text, waits), True
         if stage == "model":
-            return "your question waits for a model", True
+            return "your question waits for a model: f4", True
         return "", False
     if stage == "room":
         return "the context is full", True

@@ -22,8 +22,11 @@ from edgeserve.remote_models import error_message
 from edgeserve.tui.client import AnswerEvent
 from edgeserve.tui.http_chunks import DONE, ChunkReader
 
-_CONTEXT = re.compile(r"maximum context length is (\d+) tokens\D+(\d+) tokens")
-"""As OpenAI says it, and whoever serves its clients: ours, vLLM."""
+_CONTEXT = (
+    re.compile(r"maximum context length is (?P<most>\d+) tokens\D+(?P<asked>\d+) tokens"),
+    re.compile(r"\((?P<asked>\d+) tokens\) exceeds the available context size \((?P<most>\d+)"),
+)
+"""As OpenAI says it, and whoever serves its clients (ours, vLLM); as llama-server does."""
 _MOST_ERROR_BYTES = 1 << 20
 _MOST_WAITING = 1024
 """Events that nobody has taken yet. Then the server waits."""
@@ -97,10 +100,10 @@ class HttpAnswer:
     async def _take(self, response: httpx.Response) -> None:
         if not response.is_success:
             message = error_message(await _beginning(response))
-            too_long = _CONTEXT.search(message)
-            if too_long is not None:
-                raise ContextLengthError(int(too_long[2]), int(too_long[1]))
-            raise ServerRefusedError(self._url, response.status_code, message)
+            for too_long in filter(None, (form.search(message) for form in _CONTEXT)):
+                raise ContextLengthError(int(too_long["asked"]), int(too_long["most"]))
+            after = response.headers.get("retry-after", "")
+            raise ServerRefusedError(self._url, response.status_code, message, after)
         kind = response.headers.get("content-type", "")
         if "text/event-stream" not in kind:
             raise ServerRefusedError(

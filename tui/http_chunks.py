@@ -35,9 +35,14 @@ DONE = b"[DONE]"
 
 
 class ChunkReader:
-    """What has come of one answer. `clock` gives seconds."""
+    """What has come of one answer. `clock` gives seconds.
 
-    def __init__(self, url: str, seed: int | None, clock: Callable[[], float]) -> None:
+    `echo` is the message that the answer goes on with: llama-server sends it first, once more.
+    """
+
+    def __init__(
+        self, url: str, seed: int | None, clock: Callable[[], float], echo: str = ""
+    ) -> None:
         self._url = url
         self._seed = seed
         self._clock = clock
@@ -52,6 +57,8 @@ class ChunkReader:
         self._usage = UsageCounts()
         self._timings = ServerTimings()
         self._finish_reason: str | None = None
+        self._echo = echo
+        self._held = ""  # what may yet be the echo
 
     @property
     def has_finished(self) -> bool:
@@ -80,9 +87,11 @@ class ChunkReader:
         return found
 
     def rest(self) -> Sequence[AnswerPiece]:
-        """Tokens that came without text."""
+        """Tokens that came without text, and text that is no echo after all."""
         facts, self._facts = tuple(self._facts), []
-        return [AnswerPiece("", tokens=facts)] if facts else []
+        text = self._held if self._echo else ""
+        self._held = self._echo = ""
+        return [AnswerPiece(text, tokens=facts)] if text or facts else []
 
     def ended(self) -> AnswerEnd:
         reason: FinishReason = "length" if self._finish_reason == "length" else "stop"
@@ -142,7 +151,7 @@ class ChunkReader:
             (text, is_reasoning)
             for text, is_reasoning in (
                 (delta.reasoning_content or delta.reasoning, True),
-                (delta.content, False),
+                (self._beyond_echo(delta.content or ""), False),
             )
             if text
         ]
@@ -154,6 +163,15 @@ class ChunkReader:
         facts, self._facts = tuple(self._facts), []
         pieces = [AnswerPiece(text, is_reasoning) for text, is_reasoning in texts[:-1]]
         return [*pieces, AnswerPiece(*texts[-1], tokens=facts)]
+
+    def _beyond_echo(self, text: str) -> str:
+        if not self._echo:
+            return text
+        self._held += text
+        if self._echo.startswith(self._held) and self._held != self._echo:
+            return ""
+        beyond, self._echo = self._held.removeprefix(self._echo), ""
+        return beyond
 
 
 def _fact(token: Token) -> TokenFact:

@@ -123,7 +123,7 @@ class HttpClient:
             self._http,
             self._url,
             self._dialect.body(question, name, seed),
-            ChunkReader(self._url, seed, self._clock),
+            ChunkReader(self._url, seed, self._clock, self._dialect.echo(question)),
             self._answers.discard,
             error,
         )

@@ -22,6 +22,12 @@ class Dialect:
         """Whether the server shows a conversation's prompt, and counts tokens."""
         return self._owner in (OURS, LLAMA_CPP)
 
+    def echo(self, question: Question) -> str:
+        """What the answer begins with that is not new."""
+        if not question.continues or self._owner != LLAMA_CPP:
+            return ""
+        return str(question.messages[-1].get("content") or "")
+
     @property
     def has_props(self) -> bool:
         """Whether `/props` says how long prompt and answer may be."""

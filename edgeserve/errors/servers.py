@@ -15,13 +15,20 @@ class ServerUnreachableError(EdgeServeError):
 
 
 class ServerRefusedError(EdgeServeError):
-    """A server answered, but not with what was asked for."""
+    """A server answered, but not with what was asked for. `retry_after` is what it said of when to
+    come again, in seconds or as a date; empty where it did not."""
 
-    def __init__(self, url: str, status: int, message: str) -> None:
+    def __init__(self, url: str, status: int, message: str, retry_after: str = "") -> None:
         self.url = url
         self.status = status
         self.message = message
-        hint = "; pass its key with --api-key or --key" if status in (401, 403) else ""
+        self.retry_after = retry_after
+        hint = ""
+        if status in (401, 403):
+            hint = "; pass its key with --api-key or --key"
+        elif status in (429, 503):
+            unit = " seconds" if retry_after.isdecimal() else ""
+            hint = f"; wait {retry_after or 'a moment'}{unit}, then ask again"
         super().__init__(f"the server at {url} answered {status}: {message}{hint}")
 
 

@@ -177,7 +177,7 @@ class ChatScreen(Screen[None]):
     def _tick(self) -> None:
         run = self.talk.answering.run(self.talk.chat.id)
         self._pace.saw(0 if run is None else len(run.tokens), self.desk.clock())
-        if run is not None or self.switch.loading:
+        if self.talk.is_answering or self.switch.loading:
             self.draw_status()
         if self.query_one(Cockpit).display:
             self.do(self.commands.draw_cockpit(), group="cockpit")
