@@ -159,14 +159,30 @@ class ChatCommands:
             f"{room.context_tokens:,}. Nothing is dropped without you."
         )
         if not room.oldest:
-            text += " The question alone is too long."
-            offers = offers[2:]
+            await self._ask_for_less(room)
+            return
         choice = await self._screen.ask_user(ChoiceDialog(title, text, offers))
         match choice:
             case "drop" | "summarise" | "new chat":
                 await self._screen.talk.decide(choice)
             case _:
                 await self._screen.talk.decide("cancel")
+
+    async def _ask_for_less(self, room: Room) -> None:
+        """Whatever is left out, the question does not fit: it goes back to where it came from."""
+        screen = self._screen
+        text = (
+            f"Alone with its answer it needs {room.needed_tokens:,} tokens; the model has "
+            f"{room.context_tokens:,}. Shorten it, attach less, or choose a model with more (f4)."
+        )
+        offers = [Offer("back", "Take it back", "into the composer, with what is attached")]
+        choice = await screen.ask_user(ChoiceDialog("The question is too long", text, offers))
+        asked = await screen.talk.take_back(is_shown=choice is None)
+        if choice is None or asked is None:
+            return
+        screen.writing.attached = list(asked.attachments)
+        screen.writing.show_attached()
+        screen.composer.put(asked.text)
 
     # --- copying --------------------------------------------------------------------------------
 

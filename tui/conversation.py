@@ -113,14 +113,16 @@ class Conversation:
         """After another window wrote, or an answer ended."""
         if not self.chat.id:
             return
-        chat_id = self.chat.id
+        before, chat_id = self.chat, self.chat.id
         try:
             chat = await self._keeper.run(lambda store: store.chat(chat_id))
             tree = await self._keeper.run(lambda store: store.turns(chat_id))
         except ChatNotFoundError:  # another window has taken it away for good
             chat, tree = replace(self.chat, id="", title="", leaf_id=None), TurnTree(())
             self.draft = ""
-        if self.chat.id == chat_id:
+        if self.chat is not before:  # something was changed meanwhile: what was read is old
+            await self.refresh()
+        else:
             self.chat, self.tree = replace(chat, leaf_id=self._leaf_in(tree, chat.leaf_id)), tree
 
     async def recover(self) -> bool:
@@ -195,6 +197,15 @@ class Conversation:
             await self.show_leaf(asked.parent_id)
             self.start_new()
             await self.ask(asked.text, asked.attachments)
+
+    async def take_back(self, *, is_shown: bool) -> Turn | None:
+        """Gives the question up that waits for room; what it was, to be written anew. It stays in
+        its place where it `is_shown`, or else as a branch beside what comes there next."""
+        await self.stop()
+        asked = self._last()
+        if asked is not None and not is_shown:
+            await self.show_leaf(asked.parent_id)
+        return asked
 
     async def step_branch(self, turn_id: str, step: int) -> None:
         """Shows the branch beside this turn."""
