@@ -63,6 +63,7 @@ class TurnViewport(ScrollView):
         self._published_at = 0.0
         self._thumb: tuple[int, int] | None = None  # as the bar has it
         self._drawn: list[Strip] = []  # as the screen has them
+        self._known: tuple[object, list[Strip]] | None = None  # what they should be, and why
         self._finished: dict[int, tuple[Strip, Strip]] = {}
         self._finished_for: tuple[Sequence[LineFilter], Color, int, int] = ((), TRANSPARENT, 0, 0)
 
@@ -90,6 +91,7 @@ class TurnViewport(ScrollView):
             y = min(y, last)
             if not stack.turns or not stack.ensure(y, y + height):
                 break
+        self._known = None
         self._is_settling = True
         self._bound(y)
         self.scroll_to(y=y, animate=False, force=True)
@@ -210,8 +212,9 @@ class TurnViewport(ScrollView):
             self._finished.clear()
         if len(self._finished) > _MAX_FINISHED:
             self._finished.clear()
-        self._drawn = self._strips_of(range(self.size.height))
-        return [self._finish(strip) for strip in self._strips_of(crop.line_range)]
+        self._drawn = self._window()
+        rows = crop.line_range
+        return [self._finish(strip) for strip in self._drawn[rows.start : rows.stop]]
 
     def _finish(self, strip: Strip) -> Strip:
         """As it goes to the screen; the same again for the same."""
@@ -228,7 +231,8 @@ class TurnViewport(ScrollView):
 
     def _refresh_changed(self) -> None:
         """Paints the lines that look otherwise than the screen has them."""
-        strips = self._strips_of(range(self.size.height))
+        self._known = None
+        strips = self._window()
         if len(strips) != len(self._drawn):
             self.refresh()
             return
@@ -238,26 +242,29 @@ class TurnViewport(ScrollView):
             self.refresh(Region(0, changed[0], self.size.width, height))
 
     def render_line(self, y: int) -> Strip:
-        return self._strips_of(range(y, y + 1))[0]
+        return self._window()[y]
 
-    def _strips_of(self, rows: range) -> list[Strip]:
-        """What stands on these rows of the window."""
-        top, bottom, width = self.scroll_offset.y, self.size.height - 1, self._width
-        stack, selection = self._stack, self.text_selection
+    def _window(self) -> list[Strip]:
+        """What stands on each row; the same list again while nothing is another."""
         marked = self.selected if self.has_focus else None
-        strips: list[Strip] = []
-        for y in rows:
-            at = top + y
-            if self._has_new_below and y == bottom:
-                strips.append(self._strips.hint(width))
-            elif at >= stack.height or not stack.turns:
-                strips.append(Strip.blank(width, self._strips.base))
-            else:
-                turn, line = stack.line(at)
-                span = None if selection is None else selection.get_span(at)
-                around = surroundings(turn.view, width, span, is_marked=turn.view.id == marked)
-                strips.append(self._strips.strip(at, line, around))
-        return strips
+        selection, top = self.text_selection, self.scroll_offset.y
+        now = (top, self.size, self._has_new_below, marked, selection, self._strips)
+        if self._known is None or self._known[0] != now:
+            rows = range(self.size.height - self._has_new_below)
+            strips = [self._row(top + y, marked, selection) for y in rows]
+            if self._has_new_below:
+                strips.append(self._strips.hint(self._width))
+            self._known = now, strips
+        return self._known[1]
+
+    def _row(self, at: int, marked: str | None, selection: Selection | None) -> Strip:
+        """Line `at` of all; blank below the last."""
+        if at >= self._stack.height or not self._stack.turns:
+            return Strip.blank(self._width, self._strips.base)
+        turn, line = self._stack.line(at)
+        span = None if selection is None else selection.get_span(at)
+        around = surroundings(turn.view, self._width, span, is_marked=turn.view.id == marked)
+        return self._strips.strip(at, line, around)
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
         """The text as it is seen, without bars and margins, wrapped lines joined again."""
