@@ -17,9 +17,17 @@ from edgeserve.tui.wording import kept_meanwhile
 
 
 async def open_chats(screen: ChatWindow, commands: ChatCommands) -> None:
+    """Shows the last chat, then loads the model: what is imported for that would keep the first
+    keys waiting."""
+    try:
+        await _open(screen, commands)
+    finally:
+        if screen.desk.model:
+            screen.switch.use(screen.desk.model)
+
+
+async def _open(screen: ChatWindow, commands: ChatCommands) -> None:
     """Where the file cannot be used, the chats of this session go into another."""
-    if screen.desk.model:  # loads while everything else is done
-        screen.switch.use(screen.desk.model)
     try:
         await screen.keeper.open()
     except ChatsError as error:

@@ -142,8 +142,8 @@ class ChatScreen(Screen[None]):
         welcome = self.query_one("#welcome", Static)
         welcome.display = not views
         self.transcript.display = bool(views)
-        if not views:
-            welcome.update(self.commands.welcome())
+        if not views and welcome.content != (text := self.commands.welcome()):
+            welcome.update(text)
         self.transcript.show(views)
         self.draw_status()
 
