@@ -18,6 +18,7 @@ from typing import Any, NoReturn, Protocol, cast
 from edgeserve.config import Config
 from edgeserve.errors import EdgeServeError
 from edgeserve.frozen import frozen
+from edgeserve.terminal import is_at_a_terminal
 
 DISTRIBUTION = "edgeserve-llm"
 _INTERRUPTED = 130
@@ -152,10 +153,12 @@ def _drop_output() -> None:
 
 
 def _run(argv: Sequence[str]) -> int:
-    if not argv and _is_terminal():
-        argv = ["chat"]
+    if _means_chat(argv):
+        argv = ["chat", *argv]
     argv = _joined(argv)
     chosen = next((word for word in argv if not word.startswith("-")), None)
+    if chosen is not None and chosen not in COMMANDS:
+        _Parser(prog="edgeserve").error(f"{chosen} is no command{_meant(chosen)}")
     parser, module = _parser(chosen)
     args = parser.parse_args(argv)
     if module is None:
@@ -167,8 +170,24 @@ def _run(argv: Sequence[str]) -> int:
     return code
 
 
-def _is_terminal() -> bool:
-    return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout))
+def _means_chat(argv: Sequence[str]) -> bool:
+    """`edgeserve` alone at a terminal, and with options: those are chat's, but for two."""
+    if not argv:
+        return is_at_a_terminal()
+    own = ("-h", "--help", "--version")
+    return argv[0].startswith("-") and argv[0] not in own and not COMMANDS.keys() & set(argv)
+
+
+def _meant(word: str) -> str:
+    """A hint at what was meant by a word that is no command, as far as can be told."""
+    from difflib import get_close_matches
+
+    from edgeserve.commands.chosen_model import names_model
+    from edgeserve.loader.catalog import load_catalog
+
+    is_model = names_model(word, load_catalog())
+    near = [f"chat {word}"] if is_model else get_close_matches(word.lower(), COMMANDS, n=1)
+    return "".join(f"; did you mean edgeserve {each}?" for each in near)
 
 
 def _joined(argv: Sequence[str]) -> list[str]:

@@ -13,12 +13,8 @@ from edgeserve.frozen import frozen
 from edgeserve.loader.catalog import Catalog, CatalogEntry, CatalogFile
 from edgeserve.loader.discovery import FoundModel
 from edgeserve.loader.gguf import read_gguf
-from edgeserve.loader.machine import (
-    ASSUMED_BYTES_PER_S,
-    available_memory,
-    read_bandwidth_bytes_per_s,
-    resident_memory,
-)
+from edgeserve.loader.machine import available_memory, resident_memory
+from edgeserve.loader.machine_notes import MachineNotes
 from edgeserve.loader.model_files import ModelFiles
 from edgeserve.loader.store import ModelStore
 from edgeserve.models import FAMILIES, build_plan
@@ -67,7 +63,7 @@ class LocalShelf:
 
     @cached_property
     def _bandwidth(self) -> float:
-        return read_bandwidth_bytes_per_s() or ASSUMED_BYTES_PER_S
+        return MachineNotes(self._config.cache_dir).read_bandwidth_bytes_per_s()
 
     def _is_accepted(self, entry: CatalogEntry) -> bool:
         return entry.name in self._accepted

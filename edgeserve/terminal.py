@@ -44,6 +44,12 @@ class Terminal:
         )
 
 
+def is_at_a_terminal() -> bool:
+    """Whether somebody types what is read, and sees what is written."""
+    streams = (sys.stdin, sys.stdout)
+    return all(stream is not None and stream.isatty() for stream in streams)
+
+
 def _words(command: str) -> list[str]:
     try:
         return shlex.split(command)

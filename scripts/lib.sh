@@ -119,7 +119,7 @@ setup_run() {
     fi
     make_venv
     need_compiler
-    say "building and installing edgeserve into $venv (a minute the first time)"
+    say "building and installing edgeserve into $venv (minutes the first time)"
     pip_install 'pip>=25.1' # the first that knows dependency groups
     # The build's own tools stay in the environment: the next build compiles what has changed.
     pip_install --group "$root/pyproject.toml:build"
@@ -133,7 +133,7 @@ setup_dev() {
     if is_current .edgeserve-dev; then
         return
     fi
-    say "installing the development tools into $venv (a minute the first time)"
+    say "installing the development tools into $venv (minutes the first time)"
     pip_install --group "$root/pyproject.toml:dev"
     stamp .edgeserve-dev
 }

@@ -18,10 +18,12 @@ from edgeserve.errors import (
 from edgeserve.loader.catalog import Catalog, load_catalog, parse_catalog
 from edgeserve.loader.gguf_names import choose, group_parts, is_language_model, quant_of
 from edgeserve.loader.machine import (
+    ASSUMED_BYTES_PER_S,
     linux_available_bytes,
     macos_available_bytes,
     read_bandwidth_bytes_per_s,
 )
+from edgeserve.loader.machine_notes import MachineNotes
 from edgeserve.loader.recommend import human_size, recommend
 from edgeserve.loader.sources import (
     CatalogSource,
@@ -334,12 +336,38 @@ def test_recommended_models_fit_the_memory_they_are_recommended_for(catalog: Cat
         assert not row.entry.license.must_accept
 
 
-def test_advice_tells_name_licence_size_and_that_speed_is_an_estimate(catalog: Catalog) -> None:
+def test_advice_is_one_line_with_a_command_and_what_it_costs(catalog: Catalog) -> None:
     advice = recommend(catalog, 5 * GB, 25 * GB)
-    text = "\n".join(advice.lines())
     assert advice.tokens_per_s == 10.0
-    for words in ("edgeserve run qwen3-4b", "Apache", "2.5 GB", "10 tokens/s", "estimate"):
-        assert words in text
+    assert advice.line() == (
+        "For this machine: edgeserve run qwen3-4b (about 2.5 GB to download, about 10 tokens/s)"
+    )
+
+
+def test_a_machine_is_as_fast_as_at_its_best(tmp_path: Path) -> None:
+    seen = iter([10 * GB, 40 * GB, 20 * GB, None])
+    for expected in (10, 40, 40, 40):
+        notes = MachineNotes(tmp_path / "cache", "here", lambda: next(seen))
+        assert notes.read_bandwidth_bytes_per_s() == expected * GB
+
+
+def test_a_cache_that_two_machines_share_tells_them_apart(tmp_path: Path) -> None:
+    fast = MachineNotes(tmp_path, "fast", lambda: 90 * GB)
+    assert fast.read_bandwidth_bytes_per_s() == 90 * GB
+    assert fast.first_time("advice")
+    assert not fast.first_time("advice")
+    slow = MachineNotes(tmp_path, "slow", lambda: 9 * GB)
+    assert slow.first_time("advice")
+    assert slow.read_bandwidth_bytes_per_s() == 9 * GB
+
+
+def test_notes_that_are_broken_or_cannot_be_kept_are_as_none(tmp_path: Path) -> None:
+    (tmp_path / "machines.json").write_bytes(b'{"here": 3}')
+    assert MachineNotes(tmp_path, "here", lambda: 9 * GB).read_bandwidth_bytes_per_s() == 9 * GB
+    (tmp_path / "file").touch()
+    nowhere = MachineNotes(tmp_path / "file", "here", lambda: None)
+    assert nowhere.read_bandwidth_bytes_per_s() == ASSUMED_BYTES_PER_S
+    assert nowhere.first_time("advice")
 
 
 @pytest.mark.parametrize(

@@ -123,7 +123,10 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     ("args", "words"),
     [
         (["pull"], "MODEL; edgeserve pull --help"),
-        (["no-such-command"], "choose from"),
+        (["no-such-command"], "no-such-command is no command; edgeserve --help"),
+        (["serv"], "did you mean edgeserve serve?"),
+        (["smollm2"], "did you mean edgeserve chat smollm2?"),
+        (["--plain", "--seed", "x"], "edgeserve chat --help"),
         (["list", "--nonsense"], "--nonsense"),
     ],
 )

@@ -15,7 +15,8 @@ from edgeserve.chats.store import ChatStore
 from edgeserve.errors import AnswerBrokenError
 from edgeserve.tui.client import AnswerEnd, AnswerPiece, PromptReading
 from edgeserve.tui.keeper import ChatKeeper
-from edgeserve.tui.plain_chat import LineReader, PlainChat
+from edgeserve.tui.plain_chat import PlainChat
+from edgeserve.tui.plain_lines import LineReader, without_keys
 
 from .fake_chat_client import IN_USE, FakeClient, words
 from .scripted_server import chunk, serving, stream
@@ -54,7 +55,7 @@ def client(*scripts: Sequence[object]) -> FakeClient:
 def test_turns_begin_with_who_says_them(tmp_path: Path) -> None:
     fake = client(words("Good day", reasoning="hm so"), words("Bye"))
     assert said(["Hello", "Bye?"], fake, tmp_path) == (
-        "You: Hello\nThinking: hm so\nAssistant: Good day\nYou: Bye?\nAssistant: Bye\nYou: \n"
+        "You: Hello\nThinking: hm so\nAssistant: Good day\nYou: Bye?\nAssistant: Bye\n"
     )
     assert [m["content"] for m in fake.asked[1].messages if "content" in m] == [
         "Hello",
@@ -112,6 +113,43 @@ def test_commands_do_what_help_says(tmp_path: Path) -> None:
         assert [chat.title for chat in store.chats()] == ["b", "a"]
 
 
+def test_a_chat_is_answered_as_its_settings_say(tmp_path: Path) -> None:
+    fake = client(words("x"))
+    lines = ["/set temperature 0.2", "/system be brief", "/think 99", "/settings", "a", "/set b 1"]
+    text = said(lines, fake, tmp_path)
+    assert text.count("  temperature = 0.2\n") == 4
+    assert "Note: setting = 'b': must be one of temperature" in text
+    (asked,) = fake.asked
+    assert (asked.settings.temperature, asked.settings.thinking_budget) == (0.2, 99)
+    assert asked.messages[0].get("content") == "be brief"
+
+
+def test_a_command_of_the_screen_says_so(tmp_path: Path) -> None:
+    text = said(["/cockpit", "//etc", "/clear"], client(words("x")), tmp_path)
+    assert "Note: /cockpit needs the screen" in text
+    assert "Note: a new chat" in text
+
+
+def test_notes_may_go_elsewhere(tmp_path: Path) -> None:
+    out, notes = io.StringIO(), io.StringIO()
+
+    async def run() -> None:
+        keeper = ChatKeeper(lambda: ChatStore(tmp_path / "chats.db"))
+        lines = LineReader(["/new", "a"])
+        chat = PlainChat(client(words("x")), keeper, lines, out, notes=notes, echoes=True)
+        await asyncio.wait_for(chat.run(), SECONDS)
+        await keeper.close()
+
+    asyncio.run(run())
+    assert out.getvalue() == "You: /new\nYou: a\nAssistant: x\n"
+    assert notes.getvalue() == "Note: a new chat\n"
+
+
+def test_keys_that_are_no_letters_are_not_asked() -> None:
+    typed = "\x1b[A\x1b[1;5Dca\x1bOP\tf\x7fé\x1b"
+    assert without_keys(typed) == "ca\tfé"
+
+
 def test_ctrl_c_stops_the_answer_and_then_the_chat(tmp_path: Path) -> None:
     out, fake = io.StringIO(), client(words("one two three four"))
     reading, writing = os.pipe()
@@ -147,13 +185,25 @@ def chat(*args: str, stdin: str, cache: Path) -> subprocess.CompletedProcess[str
 def test_as_a_program_it_finds_the_last_chat_again(tmp_path: Path) -> None:
     model = str(write_tiny_model(tmp_path / "tiny.gguf", "llama", context=512))
     first = chat(model, "--no-disk-cache", stdin="a\n", cache=tmp_path / "cache")
-    assert (first.returncode, first.stderr) == (0, "")
-    assert "You: a\nAssistant: " in first.stdout
+    assert (first.returncode, f"Note: loading {model}\n" in first.stderr) == (0, True)
+    assert first.stdout.startswith("You: a\nAssistant: ")
+    assert "Note:" not in first.stdout
     # Without a model's name: the one used last.
     second = chat("-c", "--no-disk-cache", stdin="", cache=tmp_path / "cache")
-    assert (second.returncode, second.stderr) == (0, "")
+    assert second.returncode == 0
     assert second.stdout.startswith("You: a\nAssistant: ")
-    assert f"Note: loading {model}\n" in second.stdout
+    assert 'going on with "a"' in second.stderr
+    assert f"Note: loading {model}\n" in second.stderr
+
+
+def test_what_is_piped_in_begins_a_chat_unless_told_otherwise(tmp_path: Path) -> None:
+    model = str(write_tiny_model(tmp_path / "tiny.gguf", "llama", context=512))
+    for args in ((), ("--max-tokens", "3"), ("-c",)):
+        assert chat(model, *args, stdin="a\n", cache=tmp_path).returncode == 0
+    with ChatStore(next(tmp_path.rglob("chats.db"))) as store:
+        chats = store.chats()
+        assert sorted(len(store.branch(chat.leaf_id)) for chat in chats) == [2, 4]
+        assert [chat.settings for chat in chats] == [{"max_tokens": 3}, {}]
 
 
 def test_as_a_program_with_a_server(tmp_path: Path) -> None:
@@ -161,8 +211,8 @@ def test_as_a_program_with_a_server(tmp_path: Path) -> None:
         lambda _: stream([chunk("as"), chunk("ked"), chunk(finish_reason="stop")])
     ) as server:
         done = chat("--url", server.url, "--system", "be brief", stdin="a\n", cache=tmp_path)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.endswith("You: a\nAssistant: asked\nYou: \n")
+    assert done.returncode == 0
+    assert done.stdout.endswith("You: a\nAssistant: asked\n")
     assert server.asked[0]["messages"][0] == {"role": "system", "content": "be brief"}
 
 

@@ -126,8 +126,9 @@ def test_a_word_is_a_model_where_it_can_be_nothing_else(word: str, is_model: boo
 def test_without_a_model_it_is_the_one_used_last(
     machine: Machine, tiny: str, said: Callable[..., str]
 ) -> None:
-    machine.run("run", tiny, "a", "--save", *QUICK)
+    machine.run("run", tiny, "a", *QUICK)
     assert machine.run("run", "the inn", *QUICK) == f"{said('the inn')}\n"
+    assert machine.run("run", "inn", *QUICK) == f"{said('inn')}\n"
     assert machine.run("run", "the", "inn", *QUICK) == f"{said('the inn')}\n"
     assert machine.run("run", *QUICK, stdin="the inn") == f"{said('the inn')}\n"
 
@@ -135,7 +136,7 @@ def test_without_a_model_it_is_the_one_used_last(
 def test_one_that_is_gone_is_not_used(machine: Machine, other: str, tmp_path: Path) -> None:
     gone = tmp_path / "gone.gguf"
     gone.write_bytes(Path(other).read_bytes())
-    machine.run("run", str(gone), "a", "--save", *QUICK)
+    machine.run("run", str(gone), "a", *QUICK)
     gone.unlink()
     assert "edgeserve pull smollm2" in machine.run("run", "a", *QUICK, code=5)
 
@@ -158,19 +159,34 @@ def test_a_misspelled_model_is_no_question(machine: Machine) -> None:
     assert "did you mean smollm2" in machine.run("run", "smolm2", "a question", code=5)
 
 
+@pytest.mark.parametrize(
+    "words",
+    [("nosuchmodel", "hello there"), ("gpt-4o", "hi there"), ("gpt-4o", "hi"), ("smolm2",)],
+)
+def test_an_unknown_model_is_no_question(
+    machine: Machine, tiny: str, words: tuple[str, ...]
+) -> None:
+    machine.run("run", tiny, "a", *QUICK)
+    assert f"{words[0]}: no known model" in machine.run("run", *words, code=5)
+
+
 # --- the chats -----------------------------------------------------------------------------------
 
 
-def test_what_a_program_reads_is_kept_only_if_asked(machine: Machine, tiny: str) -> None:
-    machine.run("run", tiny, "a", *QUICK)
+@pytest.mark.parametrize("args", [("--no-save",), ("--raw",), ("--json",)])
+def test_what_is_no_chat_is_not_kept(machine: Machine, tiny: str, args: tuple[str, ...]) -> None:
+    machine.run("run", tiny, "a", *args, *QUICK)
     assert not machine.config.chats_file.exists()
-    machine.run("run", tiny, "a", "--save", *QUICK)
+
+
+def test_what_a_program_reads_is_kept_too(machine: Machine, tiny: str) -> None:
+    machine.run("run", tiny, "a", *QUICK)
     with machine.chats as store:
         assert [chat.title for chat in store.chats()] == ["a"]
 
 
 def test_a_kept_question_has_all_that_a_replay_needs(machine: Machine, tiny: str) -> None:
-    machine.run("run", tiny, "a", "--save", *QUICK, "--temperature", "0.7", "--system", "be brief")
+    machine.run("run", tiny, "a", *QUICK, "--temperature", "0.7", "--system", "be brief")
     with LLM(tiny) as llm, machine.chats as store:
         chat = store.chats()[0]
         asked, answer = store.branch(chat.leaf_id)
@@ -185,8 +201,9 @@ def test_a_kept_question_has_all_that_a_replay_needs(machine: Machine, tiny: str
 
 
 def test_the_last_chat_goes_on(machine: Machine, tiny: str, said: Callable[..., str]) -> None:
-    first = machine.run("run", tiny, "a", "--save", *QUICK)
+    first = machine.run("run", tiny, "a", *QUICK)
     second = machine.run("run", "-c", "b", *QUICK)
+    assert 'goes on with "a"' in machine.warned
     assert second == f"{said('a', first.removesuffix(chr(10)), 'b')}\n"
     with machine.chats as store:
         (chat,) = store.chats()
@@ -207,7 +224,7 @@ def test_chats_that_cannot_be_kept_cost_no_answer(
 ) -> None:
     machine.config.chats_file.parent.mkdir(parents=True)
     machine.config.chats_file.mkdir()
-    assert machine.run("run", tiny, "a", "--save", *QUICK) == f"{said('a')}\n"
+    assert machine.run("run", tiny, "a", *QUICK) == f"{said('a')}\n"
     assert machine.warned.count("not kept: ") == 1
 
 
@@ -222,6 +239,14 @@ def test_a_prompt_file_with_its_variables(
         "run", "-m", tiny, "-f", "review", "--set", "role=cook", *QUICK, stdin="the diff"
     )
     assert printed == f"{said('As cook: the diff')}\n"
+
+
+def test_a_prompt_file_by_its_path(
+    machine: Machine, tiny: str, said: Callable[..., str], tmp_path: Path
+) -> None:
+    path = tmp_path / "questions.txt"
+    path.write_text("the inn\n")
+    assert machine.run("run", tiny, "-f", str(path), *QUICK) == f"{said('the inn')}\n"
 
 
 def test_words_are_the_input_where_nothing_is_piped(
@@ -265,7 +290,7 @@ def as_it_is(conversation: Conversation) -> Conversation:
 @pytest.fixture
 def talked(machine: Machine, tiny: str) -> Machine:
     """Two questions with their answers, 24 tokens."""
-    machine.run("run", tiny, "the inn", "--save", *QUICK)
+    machine.run("run", tiny, "the inn", *QUICK)
     machine.run("run", "-c", "and shorter", *QUICK)
     return machine
 

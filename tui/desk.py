@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import field
 from pathlib import Path
 
@@ -17,13 +17,20 @@ from edgeserve.tui.client import ChatClient
 from edgeserve.tui.signs import Signs
 
 
+@frozen
+class NewChat:
+    """How a chat is answered that the program begins with, instead of going on with the last."""
+
+    system_prompt: str = ""
+    settings: Mapping[str, object] = field(default_factory=dict[str, object])
+
+
 @frozen(kw_only=True)
 class Desk:
     """`model` is loaded at the start; "" takes the one used last, or the first that is here.
 
-    `chat_id` is opened instead of the last used chat, or a new one where there is a
-    `system_prompt`. `folder` is what paths are relative to,
-    `data_dir` where copies go.
+    `chat_id` is opened instead of the last used chat, or a `new` one is. `folder` is what paths
+    are relative to, `data_dir` where copies go.
     """
 
     client: ChatClient
@@ -33,7 +40,7 @@ class Desk:
     data_dir: Path
     model: str = ""
     chat_id: str = ""
-    system_prompt: str | None = None
+    new: NewChat | None = None
     theme: str = "dark"
     terminal: Terminal = field(default_factory=Terminal)
     clock: Callable[[], float] = time.time

@@ -50,9 +50,9 @@ async def _open(screen: ChatWindow, commands: ChatCommands) -> None:
 
 
 async def _show_last(screen: ChatWindow, commands: ChatCommands) -> None:
-    wanted, system_prompt = screen.desk.chat_id, screen.desk.system_prompt
-    if system_prompt is not None:
-        await screen.talk.change(system_prompt=system_prompt)
+    wanted, new = screen.desk.chat_id, screen.desk.new
+    if new is not None:
+        await screen.talk.change(system_prompt=new.system_prompt, settings=new.settings)
         return
     if not wanted:
         latest = await screen.keeper.run(lambda store: store.latest())

@@ -6,14 +6,15 @@ No cursor moves, no colours; a role's word before each turn; the same chats as t
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TextIO
 
 from edgeserve.chats.records import Turn, TurnState
 from edgeserve.errors import EdgeServeError
+from edgeserve.tui.chat_settings import as_setting, thinking
 from edgeserve.tui.client import ChatClient, LoadProgress, PromptReading
+from edgeserve.tui.commands import ALIASES, BY_NAME, is_unknown
 from edgeserve.tui.conversation import Conversation
 from edgeserve.tui.happenings import (
     AnswerOver,
@@ -26,6 +27,7 @@ from edgeserve.tui.happenings import (
 )
 from edgeserve.tui.keeper import ChatKeeper
 from edgeserve.tui.model_switch import ModelSwitch
+from edgeserve.tui.plain_lines import LineReader, without_keys
 from edgeserve.tui.room import Room
 from edgeserve.tui.terminal_text import shown, shown_line
 
@@ -37,16 +39,21 @@ lines between two lines of \"\"\" are one question.
   /retry           answer the last question again
   /continue        go on with the last answer where it was cut off
   /model NAME      let another model answer; without NAME, list those there are
+  /set NAME VALUE  set a value for this chat, as temperature 0.2; without VALUE, as the model likes
+  /system TEXT     set this chat's system prompt; without TEXT, none
+  /think HOW       think first: on, off, auto, or a budget of tokens
+  /settings        list how this chat is answered
   /help            print this
   /quit            leave; so does the end of input (Ctrl-D)
-Ctrl-C stops an answer, and leaves where there is none."""
+Ctrl-C stops an answer, and leaves where there is none. A line that begins with // is a question
+that begins with /."""
 _BLOCK = '"""'
 _SECONDS_BETWEEN_NOTES = 5.0
 
 
 class PlainChat:
-    """Reads `lines` and writes to `out`. With `echoes`, what was read is written too, as a terminal
-    does by itself. `clock` gives seconds."""
+    """Reads `lines` and writes to `out`, and notes to `notes`, where that is elsewhere. With
+    `echoes`, what was read is written too, as a terminal does by itself. `clock` gives seconds."""
 
     def __init__(
         self,
@@ -55,12 +62,14 @@ class PlainChat:
         lines: LineReader,
         out: TextIO,
         *,
+        notes: TextIO | None = None,
         echoes: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._client = client
         self._lines = lines
         self._out = out
+        self._notes = notes
         self._echoes = echoes
         self._clock = clock
         self._happened: asyncio.Queue[Happening] = asyncio.Queue()
@@ -83,6 +92,13 @@ class PlainChat:
                 self._note(str(error))
         await self.talk.close()
 
+    async def go_on_with(self, chat_id: str) -> None:
+        """Shows a chat that was, as it would have been written here. Raises ChatNotFoundError."""
+        await self.talk.open(chat_id)
+        title = shown_line(self.talk.chat.title)
+        self._write(spoken(self.talk.turns))
+        self._note(f'going on with "{title}"; /new begins a new chat')
+
     async def interrupt(self) -> None:
         """Ctrl-C: stops the answer under way, or else the input."""
         if self.talk.is_answering:
@@ -104,13 +120,11 @@ class PlainChat:
 
     async def _read_message(self) -> str | None:
         """One question, of one line or several; None at the end."""
-        self._begin(YOU)
         found: list[str] = []
         in_block = False
-        while (line := await self._lines.next()) is not None:
-            if self._echoes:
-                self._write(f"{line}\n")
-            self._at_line_start = True
+        prompt = YOU
+        while (line := await self._next_line(prompt)) is not None:
+            prompt = ""
             if line.strip() == _BLOCK:
                 if in_block:
                     return "\n".join(found)
@@ -121,35 +135,69 @@ class PlainChat:
                 found.append(line)
                 if not in_block:
                     return "\n".join(found)
-        if not found:
+        return "\n".join(found) if found else None
+
+    async def _next_line(self, prompt: str) -> str | None:
+        """The prompt stands before it: at once where somebody types, else once there is a line."""
+        is_edited = self._lines.is_edited
+        if prompt and not self._echoes:
+            self._begin("" if is_edited else prompt)
+        line = await self._lines.next(prompt)
+        if self._echoes and line is not None:
+            self._begin(prompt)
+            self._write(f"{line}\n")
+        elif line is None and prompt and not self._echoes:
             self._write("\n")
-            return None
-        return "\n".join(found)
+        self._at_line_start = True
+        return line if line is None or self._echoes else without_keys(line)
 
     async def _do(self, text: str) -> bool:
         """False to leave."""
         command, _, argument = text.strip().partition(" ")
+        if command.startswith("/"):
+            command = f"/{ALIASES.get(command[1:], command[1:])}"
         match command:
-            case "/quit" | "/exit":
+            case "/quit":
                 return False
             case "/help":
                 self._note(HELP)
             case "/new":
                 self.talk.start_new()
                 self._note("a new chat")
-            case "/retry":
+            case "/regenerate":
                 await self._answered(self.talk.regenerate())
             case "/continue":
                 await self._answered(self.talk.go_on())
             case "/model" if argument.strip():
                 await self.use(argument.strip())
-            case "/model":
+            case "/model" | "/models":
                 await self._list_models()
-            case _ if command.startswith("/") and command[1:].isalpha():
+            case "/set" | "/system" | "/think" | "/settings":
+                await self._change(command, argument.strip())
+            case _ if text.startswith("//"):
+                await self._answered(self.talk.ask(text[1:]))
+            case _ if is_unknown(text) and command[1:] in BY_NAME:
+                self._note(f"{command} needs the screen: edgeserve chat without --plain")
+            case _ if is_unknown(text):
                 self._note(f"there is no {command}; /help prints those there are")
             case _:
                 await self._answered(self.talk.ask(text))
         return True
+
+    async def _change(self, command: str, argument: str) -> None:
+        """How this chat is answered from now on, and how that is then."""
+        if command == "/system":
+            await self.talk.change(system_prompt=argument)
+        elif command == "/think":
+            await self.talk.change(settings=thinking(argument))
+        elif command == "/set":
+            name, _, value = argument.partition(" ")
+            await self.talk.change(settings={name: as_setting(name, value)})
+        chat = self.talk.chat
+        values = [f"  {name} = {value}" for name, value in sorted(chat.settings.items())]
+        prompt = [f"  system prompt: {shown_line(chat.system_prompt)}"] * bool(chat.system_prompt)
+        rest = [] if values or prompt else ["  all as the model likes"]
+        self._note("\n".join(["this chat is answered with", *values, *prompt, *rest]))
 
     async def _answered(self, asking: Awaitable[None]) -> None:
         """Writes an answer as it comes."""
@@ -210,9 +258,7 @@ class PlainChat:
             f"{len(room.oldest)} turns, summarise to put a summary in their place, new to ask in a "
             "new chat, or cancel"
         )
-        self._begin(YOU)
-        said = (await self._lines.next() or "cancel").strip().lower()
-        self._at_line_start = True
+        said = (await self._next_line(YOU) or "cancel").strip().lower()
         match said:
             case "drop" | "summarise" | "cancel":
                 await self.talk.decide(said)
@@ -247,9 +293,12 @@ class PlainChat:
         return True
 
     def _note(self, text: str) -> None:
-        lines = shown(text).split("\n")
+        lines = "\n".join(map(shown_line, shown(text).split("\n")))
+        if self._notes is not None:
+            print(f"{NOTE}{lines}", file=self._notes, flush=True)
+            return
         self._begin(NOTE)
-        self._write("\n".join(map(shown_line, lines)) + "\n")
+        self._write(f"{lines}\n")
         self._part = ""
 
     def _begin(self, role: str) -> None:
@@ -262,53 +311,6 @@ class PlainChat:
             self._out.write(shown(text))
             self._out.flush()
             self._at_line_start = text.endswith("\n")
-
-
-class LineReader:
-    """Lines of a file that blocks, for an event loop. Read on a thread that ends with the process,
-    for nothing can be done about a read that waits."""
-
-    def __init__(self, source: Iterable[str]) -> None:
-        self._source = source
-        self._lines: asyncio.Queue[str | BaseException | None] = asyncio.Queue()
-        self._wanted = threading.Semaphore(0)
-        self._is_over = False
-        self._thread: threading.Thread | None = None
-
-    async def next(self) -> str | None:
-        """Without its end; None at the end of the file. Raises what reading raises."""
-        if self._is_over:
-            return None
-        if self._thread is None:
-            loop = asyncio.get_running_loop()
-            self._thread = threading.Thread(target=self._read, args=(loop,), daemon=True)
-            self._thread.start()
-        self._wanted.release()
-        found = await self._lines.get()
-        if isinstance(found, BaseException):
-            raise found
-        self._is_over = self._is_over or found is None
-        return None if self._is_over or found is None else found.rstrip("\r\n")
-
-    def end(self) -> None:
-        """As if the file ended here."""
-        self._is_over = True
-        self._lines.put_nowait(None)
-
-    def _read(self, loop: asyncio.AbstractEventLoop) -> None:
-        """A line at a time, as it is wanted: what follows may be for somebody else."""
-        lines = iter(self._source)
-        found: str | BaseException | None = ""
-        while isinstance(found, str):
-            self._wanted.acquire()
-            try:
-                found = next(lines, None)
-            except Exception as error:
-                found = error
-            try:
-                loop.call_soon_threadsafe(self._lines.put_nowait, found)
-            except RuntimeError:  # the loop has ended
-                return
 
 
 def spoken(turns: Sequence[Turn]) -> str:

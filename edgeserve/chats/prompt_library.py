@@ -76,9 +76,13 @@ class PromptLibrary:
         names = self.names()
         if wanted not in names:  # which also keeps "../secret" out
             raise PromptNotFoundError(name, self.folder, names)
-        path = self.folder / f"{wanted}{_SUFFIX}"
-        description, text = _parts(_read(path), path)
-        return Prompt(wanted, path, description, text)
+        return prompt_in(self.folder / f"{wanted}{_SUFFIX}", wanted)
+
+
+def prompt_in(path: Path, name: str = "") -> Prompt:
+    """The prompt in a file, wherever it lies; "" names it by its path. Raises PromptFileError."""
+    description, text = _parts(_read(path), path)
+    return Prompt(name or str(path), path, description, text)
 
 
 def _read(path: Path) -> str:

@@ -11,6 +11,7 @@ from edgeserve.terminal import Terminal
 
 if TYPE_CHECKING:
     from edgeserve.tui.client import ChatClient
+    from edgeserve.tui.desk import NewChat
 
 
 def open_screen(
@@ -19,10 +20,10 @@ def open_screen(
     terminal: Terminal,
     *,
     model: str = "",
-    system_prompt: str | None = None,
+    new: NewChat | None = None,
 ) -> int:
     """Returns an exit code once the user has left. `model` is what answers, "" the one used last;
-    with a `system_prompt` a new chat begins.
+    without a `new` chat the last one goes on.
     """
     paint_promptly()
     from edgeserve.chats.prompt_library import PromptLibrary
@@ -39,7 +40,7 @@ def open_screen(
         folder=Path.cwd(),
         data_dir=path.parent,
         model=model,
-        system_prompt=system_prompt,
+        new=new,
         terminal=terminal,
     )
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NoReturn
+
 from edgeserve.errors import EdgeServeError, ModelNotFoundError
 from edgeserve.loader.catalog import Catalog
 from edgeserve.loader.machine import available_memory
@@ -45,10 +47,19 @@ def require_no_misspelling(word: str, catalog: Catalog) -> None:
     """Raises ModelNotFoundError for what is nearly a known name, where one may stand."""
     near = catalog.closest(word.partition(":")[0])
     if near:
-        hint = f"did you mean {' or '.join(near)}?"
-        raise ModelNotFoundError(
-            f"{word}: no known model; {hint} To ask that, put the whole question in quotes"
-        )
+        raise _unknown(word, f"did you mean {' or '.join(near)}?")
+
+
+def refuse_unknown_model(word: str) -> NoReturn:
+    """Raises ModelNotFoundError for a word that can only be meant as a model's name."""
+    raise _unknown(word, "`edgeserve list` prints those there are.")
+
+
+def _unknown(word: str, hint: str) -> ModelNotFoundError:
+    return ModelNotFoundError(
+        f"{word}: no known model; {hint} To ask that, name the model with -m, or put a question of "
+        "several words in quotes"
+    )
 
 
 def _is_here(store: ModelStore, name: str) -> bool:

@@ -12,8 +12,14 @@ from typing import TYPE_CHECKING
 
 from edgeserve.commands.engine_arguments import add_engine_arguments, engine_fields
 from edgeserve.commands.run_question import model_and_words, question_text
+from edgeserve.commands.sampling_arguments import (
+    SETTINGS,
+    add_sampling_arguments,
+    given_settings,
+)
 from edgeserve.config import Config, keep_numpy_to_one_thread
 from edgeserve.errors import ChatsError, EdgeServeError, InvalidRequestError
+from edgeserve.terminal import is_at_a_terminal
 
 if TYPE_CHECKING:
     from edgeserve.chats.records import Chat
@@ -28,25 +34,17 @@ Answer PROMPT, streaming, through the model's chat template where it has one.
   edgeserve run smollm2 "What is a monad?"
   git diff | edgeserve run smollm2 "review this"     what is piped in follows the prompt
   edgeserve run -c "and shorter"                     goes on with the last chat
-  git diff | edgeserve run -f review                 a prompt of yours, a Markdown file
+  git diff | edgeserve run -f review                 a prompt of yours, by its name
+  edgeserve run smollm2 -f ./questions.txt           or by its path
   edgeserve run "What is a monad?"                   by the model used last
 
 MODEL is a path, a name that `edgeserve list` prints, hf:owner/repository or pypi:distribution. The
-first word is taken for it where it can be nothing else; -m says it for certain.
+first word is taken for it where it can be nothing else; -m says it for certain. At a terminal, with
+a MODEL and nothing to ask, a chat with it opens.
 
-What is printed on a terminal is kept among the chats, and so is what -c goes on with; what a file
-or a program reads is not. --save and --no-save say otherwise.
+Questions and answers are kept among the chats, wherever the output goes; not with --raw or --json,
+unless --save says so, and never with --no-save.
 """
-_SETTINGS = (
-    "temperature",
-    "top_p",
-    "top_k",
-    "min_p",
-    "repetition_penalty",
-    "max_tokens",
-    "seed",
-)
-"""Options that are kept with an answer, by their names in ChatSettings."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -56,7 +54,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "-c", "--continue", dest="continues", action="store_true", help="go on with the last chat"
     )
     parser.add_argument(
-        "-f", "--file", dest="prompt_file", metavar="NAME", help="ask a prompt of your library"
+        "-f",
+        "--file",
+        dest="prompt_file",
+        metavar="PROMPT",
+        help="ask a prompt of your library, by its name, or a file's text, by its path",
     )
     parser.add_argument(
         "--set",
@@ -72,13 +74,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--system", metavar="TEXT", help="a system message before the prompt")
     parser.add_argument("--raw", action="store_true", help="continue the text as it is")
     parser.add_argument("--json", action="store_true", help="print one JSON object at the end")
-    parser.add_argument("--temperature", type=float, metavar="X", help="0 is greedy")
-    parser.add_argument("--top-p", type=float, metavar="X", help="1 is off")
-    parser.add_argument("--top-k", type=int, metavar="N", help="0 is off")
-    parser.add_argument("--min-p", type=float, metavar="X", help="0 is off")
-    parser.add_argument("--repetition-penalty", type=float, metavar="X", help="1 is off")
-    parser.add_argument("--seed", type=int, metavar="N", help="the same seed, the same answer")
-    parser.add_argument("--max-tokens", type=int, metavar="N", help="stop after so many")
+    add_sampling_arguments(parser)
     parser.add_argument("--stop", action="append", metavar="TEXT", help="stop before it; repeats")
     add_engine_arguments(parser)
 
@@ -86,16 +82,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace, config: Config) -> int:
     _require_sense(args)
     named, words = model_and_words(args.model, args.words)
+    if named is not None and not words and _leaves_all_to_a_chat(args):
+        return _chat_with(named, args, config)
     text = question_text(args, words, config)
     if args.device != "oracle":
         keep_numpy_to_one_thread()
     with contextlib.ExitStack() as stack:
         store = _store(args, config, stack)
         chat = _last_chat(store) if store is not None and args.continues else None
+        if chat is not None:
+            _warn(f'goes on with "{_shown_title(chat)}"')
         model = named or _unnamed_model(config, store, chat)
         _answer(args, config, model, text, _Keeping(store, chat, args.system))
     if not args.json:
-        _advise(model, config)
+        from edgeserve.commands.advice import advise_once
+
+        advise_once(model, config)
     return 0
 
 
@@ -104,6 +106,27 @@ def _require_sense(args: argparse.Namespace) -> None:
     for option, is_given in wrong.items():
         if args.continues and is_given:
             raise InvalidRequestError(option, True, "left out with -c: a chat that is kept goes on")
+
+
+def _leaves_all_to_a_chat(args: argparse.Namespace) -> bool:
+    """At a terminal, where nothing is asked and no option says what to do with an answer."""
+    asks_once = args.prompt_file or args.values or args.stop or args.continues
+    return is_at_a_terminal() and not (
+        asks_once or args.raw or args.json or args.save or args.no_save
+    )
+
+
+def _chat_with(model: str, args: argparse.Namespace, config: Config) -> int:
+    """A new chat, with those of the options that a chat has too."""
+    from edgeserve.commands import chat
+
+    parser = argparse.ArgumentParser()
+    chat.add_arguments(parser)
+    chosen = parser.parse_args(["--new", "--", model])
+    own = {"model", "continues"}
+    for name in (vars(chosen).keys() & vars(args).keys()) - own:
+        setattr(chosen, name, getattr(args, name))
+    return chat.run(chosen, config)
 
 
 # --- where it is kept, and by whom it is answered ------------------------------------------------
@@ -142,8 +165,7 @@ def _store(
     args: argparse.Namespace, config: Config, stack: contextlib.ExitStack
 ) -> ChatStore | None:
     """None where nothing is to be kept, or a new question cannot be."""
-    prints_for_people = sys.stdout is not None and sys.stdout.isatty() and not args.json
-    wanted = args.save or (prints_for_people and not args.raw)
+    wanted = args.save or not (args.raw or args.json)
     if not args.continues and (args.no_save or not wanted):
         return None
     from edgeserve.chats.store import ChatStore
@@ -162,6 +184,12 @@ def _last_chat(store: ChatStore) -> Chat:
     if chat is None:
         raise InvalidRequestError("-c", True, "left out: there is no chat yet to go on with")
     return chat
+
+
+def _shown_title(chat: Chat) -> str:
+    from edgeserve.tui.terminal_text import shown_line
+
+    return shown_line(chat.title)
 
 
 def _unnamed_model(config: Config, store: ChatStore | None, chat: Chat | None) -> str:
@@ -194,7 +222,7 @@ def _answer(
     from edgeserve.commands.progress import progress_on
     from edgeserve.llm import LLM
 
-    settings = keeping.settings | _given(args)
+    settings = keeping.settings | given_settings(args)
     params = _sampling(args, settings)
     with LLM(
         model,
@@ -218,18 +246,12 @@ def _answer(
     _print_end(stream, args, model)
 
 
-def _given(args: argparse.Namespace) -> dict[str, object]:
-    """Those of the options that are settings, and were said."""
-    given = {name: getattr(args, name) for name in _SETTINGS}
-    return {name: value for name, value in given.items() if value is not None}
-
-
 def _sampling(args: argparse.Namespace, settings: dict[str, object]) -> SamplingParams:
     from typing import Any
 
     from edgeserve.types import SamplingParams
 
-    known: dict[str, Any] = {name: settings.get(name) for name in _SETTINGS}
+    known: dict[str, Any] = {name: settings.get(name) for name in SETTINGS}
     return SamplingParams(stop=args.stop, **known)
 
 
@@ -300,38 +322,8 @@ def _print_end(stream: TokenStream, args: argparse.Namespace, model: str) -> Non
     if sys.stderr.isatty():
         timings, usage = output.timings, output.usage
         print(
-            f"[{usage.prompt_tokens} tokens read, {usage.completion_tokens} written; first after "
-            f"{timings.first_token_ms / 1e3:.2f} s, then {timings.decode_tokens_per_s:.1f} a "
-            f"second; seed {output.outputs[0].seed}]",
+            f"[{model}: {usage.prompt_tokens} tokens read, {usage.completion_tokens} written; "
+            f"first after {timings.first_token_ms / 1e3:.2f} s, "
+            f"then {timings.decode_tokens_per_s:.1f} a second; seed {output.outputs[0].seed}]",
             file=sys.stderr,
         )
-
-
-def _advise(model: str, config: Config) -> None:
-    """After the embedded default, which only proves the installation: what to run instead."""
-    from edgeserve.loader.sources import looks_like_path
-
-    if looks_like_path(model):
-        return
-    from edgeserve.loader.catalog import EMBEDDED_DEFAULT, load_catalog
-    from edgeserve.loader.discovery import discover
-    from edgeserve.loader.machine import (
-        ASSUMED_BYTES_PER_S,
-        available_memory,
-        read_bandwidth_bytes_per_s,
-    )
-    from edgeserve.loader.recommend import recommend
-
-    catalog = load_catalog()
-    entry = catalog.find(model)
-    if entry is None or entry.name != EMBEDDED_DEFAULT:
-        return
-    bandwidth = read_bandwidth_bytes_per_s() or ASSUMED_BYTES_PER_S
-    advice = recommend(catalog, available_memory(), bandwidth)
-    print(f"\n{entry.title} proves the installation and is no chat model.", file=sys.stderr)
-    for line in advice.lines():
-        print(line, file=sys.stderr)
-    others = [found.name for found in discover(config) if not found.note]
-    if others:
-        shown = ", ".join(others[:3]) + (", …" if len(others) > 3 else "")
-        print(f"Other programs keep models here that run as they are: {shown}", file=sys.stderr)

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from edgeserve.config import Config
 from edgeserve.errors import InvalidRequestError
+
+if TYPE_CHECKING:
+    from edgeserve.chats.prompt_library import Prompt
 
 _INPUT = "input"
 """The variable of a prompt file that stands for what is piped in."""
@@ -15,21 +21,36 @@ _INPUT = "input"
 
 def model_and_words(model: str | None, words: Sequence[str]) -> tuple[str | None, Sequence[str]]:
     """The model that is named, and the words of the question: the first word is the model where it
-    can be nothing else. Raises ModelNotFoundError for what is nearly a model's name."""
+    can be nothing else. Raises ModelNotFoundError for what can only be meant as an unknown one."""
     if model is not None or not words:
         return model, words
     first, *rest = words
     if first.lower().endswith(".gguf"):
         return first, rest
-    from edgeserve.commands.chosen_model import names_model, require_no_misspelling
+    from edgeserve.commands.chosen_model import (
+        names_model,
+        refuse_unknown_model,
+        require_no_misspelling,
+    )
     from edgeserve.loader.catalog import load_catalog
 
     catalog = load_catalog()
     if names_model(first, catalog):
         return first, rest
-    if rest and " " not in first:
+    if not _has_space(first):
         require_no_misspelling(first, catalog)
+        if rest and (_looks_like_a_name(first) or any(map(_has_space, rest))):
+            refuse_unknown_model(first)
     return None, words
+
+
+def _has_space(word: str) -> bool:
+    return len(word.split()) > 1
+
+
+def _looks_like_a_name(word: str) -> bool:
+    """`gpt-4o`, `models/a`: what no sentence begins with, as a question without quotes might."""
+    return re.fullmatch(r"[A-Za-z~./][^?!,]*[-_./:\\0-9][^?!,:]*", word) is not None
 
 
 def question_text(args: argparse.Namespace, words: Sequence[str], config: Config) -> str:
@@ -46,14 +67,12 @@ def question_text(args: argparse.Namespace, words: Sequence[str], config: Config
         raise InvalidRequestError("--set", args.values[0], "left out without a prompt file (-f)")
     text = "\n\n".join(part for part in parts if part.strip())
     if not text:
-        raise InvalidRequestError("PROMPT", "", 'a text: edgeserve run MODEL "question"')
+        raise InvalidRequestError("PROMPT", "", 'a text, as in edgeserve run smollm2 "question"')
     return text
 
 
 def _filled(args: argparse.Namespace, said: str, piped: str, config: Config) -> list[str]:
-    from edgeserve.chats.prompt_library import PromptLibrary
-
-    prompt = PromptLibrary(config.prompt_files_dir).prompt(args.prompt_file)
+    prompt = _prompt(args.prompt_file, config)
     values = dict(_pair(each) for each in args.values)
     if _INPUT in prompt.variables and _INPUT not in values:
         if piped.strip():
@@ -61,6 +80,17 @@ def _filled(args: argparse.Namespace, said: str, piped: str, config: Config) -> 
         elif said:
             values[_INPUT], said = said, ""
     return [prompt.filled(values), said, piped]
+
+
+def _prompt(name: str, config: Config) -> Prompt:
+    """A file where the word can be one and is, or else a prompt of the library."""
+    from edgeserve.chats.prompt_library import PromptLibrary, prompt_in
+
+    path = Path(name).expanduser()
+    is_path = len(path.parts) > 1 or path.suffix.lower() in (".md", ".txt")
+    if is_path and path.is_file():
+        return prompt_in(path)
+    return PromptLibrary(config.prompt_files_dir).prompt(name)
 
 
 def _pair(text: str) -> tuple[str, str]:

@@ -25,16 +25,13 @@ class Advice:
     def needed_bytes(self) -> int:
         return self.entry.memory_bytes(self.file)
 
-    def lines(self) -> tuple[str, ...]:
-        """What to tell the user, a line each."""
+    def line(self) -> str:
+        """What to tell the user: a command that works as it stands, and what it costs."""
         size = "" if self.file.size_is_exact else "about "
         return (
-            f"For this machine ({human_size(self.available_bytes)} of memory available): "
-            f"edgeserve run {self.entry.name}",
-            f"  {self.entry.title}, {self.file.quant}, {self.entry.license.name}, "
-            f"{size}{human_size(self.file.size_bytes)} to download",
-            f"  about {self.tokens_per_s:.0f} tokens/s at best: an estimate, from "
-            f"{human_size(self.bandwidth_bytes_per_s)}/s of memory bandwidth",
+            f"For this machine: edgeserve run {self.entry.name} "
+            f"({size}{human_size(self.file.size_bytes)} to download, "
+            f"about {self.tokens_per_s:.0f} tokens/s)"
         )
 
 
