@@ -143,6 +143,10 @@ class ChatCommands:
         """Shows the branch beside it, and what going on there would cost."""
         talk = self._screen.talk
         await talk.step_branch(turn_id, step)
+        beside = {turn.id for turn in talk.tree.siblings(turn_id)}
+        now = next((turn.id for turn in talk.turns if turn.id in beside), None)
+        if now is not None and self._screen.transcript.has_focus:
+            self._screen.transcript.select(now)
         if (found := await talk.cost()) is not None:
             self._screen.note(cost(found, self._screen.signs, what="this branch"))
 

@@ -29,7 +29,7 @@ _WRITING = (
     ("ctrl+z", "put the chat in the background"),
 )
 _READING = (
-    ("up, down", "message above, below"),
+    ("up, down, k, j", "message above, below"),
     ("enter", "unfold its thinking"),
     ("[ ]", "branch before, after"),
     ("y", "copy the message"),

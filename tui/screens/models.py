@@ -19,6 +19,7 @@ from edgeserve.tui.client import ChatClient, OfferedModel
 from edgeserve.tui.model_switch import ModelSwitch
 from edgeserve.tui.signs import Signs
 from edgeserve.tui.terminal_text import cut, shown_line
+from edgeserve.tui.widgets.long_list import LongList
 from edgeserve.tui.wording import loading, size
 
 _TICK_S = 0.25
@@ -69,7 +70,7 @@ class ModelsScreen(ModalScreen[str | None]):
     def compose(self) -> ComposeResult:
         with Vertical(classes="box -broad"):
             yield Static("Models", classes="dialog-title")
-            yield OptionList(compact=True, markup=False)
+            yield LongList()
             yield Static(id="loading", markup=False)
             yield Static(_KEYS, classes="dialog-keys", markup=False)
 
@@ -80,30 +81,30 @@ class ModelsScreen(ModalScreen[str | None]):
 
     async def _fill(self) -> None:
         found = await self._offered()
-        options = self.query_one(OptionList)
         groups = (
             ("On this machine", [m for m in found if m.here]),
             ("To fetch", [m for m in found if not m.here]),
         )
-        in_use = "" if self._client.model is None else self._client.model.name
-        cells = name_cells(self.size.width)
-        lines: list[Content] = []
-        self._names = []
+        lines: list[str | OfferedModel] = []
         for title, models in groups:
-            if models:
-                self._names.append(None)
-                lines.append(Content.styled("\n" * bool(lines) + title, "$quiet"))
-            for model in models:
-                self._names.append(model.name)
-                is_used = model.name == in_use
-                lines.append(model_line(model, self._signs, cells, is_used=is_used))
-        options.set_options(
-            Option(line, disabled=name is None)
-            for name, line in zip(self._names, lines, strict=True)
+            lines += [*([title] if models else []), *models]
+        self._names = [None if isinstance(each, str) else each.name for each in lines]
+        in_use = "" if self._client.model is None else self._client.model.name
+        wanted = self._names.index(in_use) if in_use in self._names else 1
+        options = self.query_one(LongList)
+        options.fill(
+            len(lines),
+            lambda index: self._option(lines[index], index, in_use),
+            wanted if len(lines) > wanted else None,
         )
         options.focus()
-        wanted = self._names.index(in_use) if in_use in self._names else 1
-        options.highlighted = wanted if len(self._names) > wanted else None
+
+    def _option(self, line: str | OfferedModel, index: int, in_use: str) -> Option:
+        """A heading, or a model."""
+        if isinstance(line, str):
+            return Option(Content.styled("\n" * (index > 0) + line, "$quiet"), disabled=True)
+        cells, is_used = name_cells(self.size.width), line.name == in_use
+        return Option(model_line(line, self._signs, cells, is_used=is_used))
 
     def _tick(self) -> None:
         line = self.query_one("#loading", Static)

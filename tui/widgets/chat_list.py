@@ -20,6 +20,7 @@ from edgeserve.chats.records import Chat, Hit
 from edgeserve.chats.titles import made_title
 from edgeserve.tui.signs import Signs
 from edgeserve.tui.terminal_text import cut, shown_line
+from edgeserve.tui.widgets.long_list import LongList
 from edgeserve.tui.wording import ago
 
 _UNTITLED = "untitled"
@@ -64,7 +65,7 @@ class ChatList(Vertical):
 
     def compose(self) -> ComposeResult:
         yield Input(placeholder="Search all chats", id="search", compact=True)
-        yield _Chats(id="found", compact=True, markup=False)
+        yield _Chats(id="found")
 
     @property
     def words(self) -> str:
@@ -96,25 +97,27 @@ class ChatList(Vertical):
         self.call_after_refresh(self._draw)
 
     def _draw_chats(self, chats: Sequence[Chat], current: str) -> None:
-        lines = [self._line(chat, current) for chat in chats]
-        self._fill([(chat, None) for chat in chats], lines, current)
+        found = [(chat, None) for chat in chats]
+        self._fill(found, lambda index: self._line(chats[index], current), current)
 
     def _draw_hits(self, hits: Sequence[Hit], current: str) -> None:
-        lines = [self._hit(hit, current) for hit in hits]
-        self._fill([(hit.chat, hit.turn_id) for hit in hits], lines, "")
+        found = [(hit.chat, hit.turn_id) for hit in hits]
+        self._fill(found, lambda index: self._hit(hits[index], current), "")
 
     def _fill(
-        self, found: Sequence[tuple[Chat, str | None]], lines: Sequence[Content], current: str
+        self,
+        found: Sequence[tuple[Chat, str | None]],
+        line: Callable[[int], Content],
+        current: str,
     ) -> None:
-        options = self.query_one(OptionList)
+        options = self.query_one(LongList)
         marked = self.marked
         self._found = found
-        options.clear_options()
-        options.add_options([Option(line) for line in lines])
         ids = [chat.id for chat, _ in found]
         if not self.has_focus_within or marked not in ids:
             marked = current
-        options.highlighted = ids.index(marked) if marked in ids else (0 if ids else None)
+        at = ids.index(marked) if marked in ids else (0 if ids else None)
+        options.fill(len(found), lambda index: Option(line(index)), at)
         if not found:
             nothing = "Nothing found" if self.words else "No chats yet"
             options.add_option(Option(Content.styled(nothing, "$quiet"), disabled=True))
@@ -181,7 +184,7 @@ class ChatList(Vertical):
             self.post_message(self.Asked(command, self.marked))
 
 
-class _Chats(OptionList):
+class _Chats(LongList):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("p", "ask('pin')", show=False),
         Binding("r", "ask('rename')", show=False),

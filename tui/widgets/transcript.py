@@ -59,9 +59,11 @@ class Transcript(TurnViewport, can_focus=True):
         place = self._stack.put(views, self._new_turn, self._place)
         self._place = place
         self.follows = self.follows or place is None
-        if self.selected not in {view.id for view in views}:
-            self.selected = None
+        is_gone = self.selected not in {None, *(view.id for view in views)}
+        self.selected = None if is_gone else self.selected
         self._relay(0)
+        if is_gone and self.has_focus:
+            self.on_focus()
 
     def update(self, view: TurnView) -> None:
         """Shows another state of one turn, or a new one at the end."""

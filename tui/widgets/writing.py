@@ -67,7 +67,8 @@ class Writing(Vertical):
         for each in self.attached:
             how_much = size(len(each.text.encode("utf-8", "replace")))
             parts += [(f"@{shown_line(each.path)}", "$accent"), (f" {how_much}   ", "$quiet")]
-        line.update(Content.assemble(*parts, ("backspace takes it away", "$quiet")))
+        hint = "" if self.composer.text else "backspace takes it away"
+        line.update(Content.assemble(*parts, (hint, "$quiet")))
         line.display = bool(self.attached)
 
     def offer(self, found: Sequence[Suggestion]) -> None:
@@ -92,6 +93,8 @@ class Writing(Vertical):
     @on(TextArea.Changed)
     def _typed(self) -> None:
         self._offer_what_fits()
+        if self.attached:
+            self.show_attached()
         if self._rest_timer is not None:
             self._rest_timer.stop()
         self._rest_timer = self.set_timer(_REST_S, self._rested)
