@@ -1,90 +1,95 @@
-"""Each screen as a picture: at 80 by 24 and 160 by 48, dark and light (tests/__snapshots__)."""
+"""Each screen as a picture (tests/__snapshots__), and its texts' contrast.
+
+The screens that everybody sees are pictured small and wide, dark and light; what looks the same in
+all of them, once.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from textual.app import App
+from textual.color import Color
 from textual.pilot import Pilot
 
-from edgeserve.tui.app import EdgeServeApp
-from tests.chat_app import Table, desk
-from tests.fake_chat_client import IN_USE, FakeClient, words
+from tests.chat_scenes import SCENES
 
-_ANSWER = """A *monad* is a way to **chain** computations that carry something extra.
+_SMALL, _WIDE = (80, 24), (160, 48)
+_EVERYWHERE = ("chat", "cockpit", "help", "lists", "models", "settings")
+_SMALL_AND_DARK = (
+    "branches",
+    "broken",
+    "first-run",
+    "found",
+    "markdown",
+    "room",
+    "scrolled",
+    "thoughts",
+)
 
-```python
-def bind(value, function):
-    return None if value is None else function(value)
-```
-"""
+_PICTURES = [
+    *(
+        (scene, size, theme)
+        for scene in _EVERYWHERE
+        for size in (_SMALL, _WIDE)
+        for theme in ("dark", "light")
+    ),
+    *((scene, _SMALL, "dark") for scene in _SMALL_AND_DARK),
+    ("tokens", _WIDE, "dark"),
+    ("lists", _SMALL, "terminal"),
+    ("ascii", (60, 20), "dark"),
+    ("colourless", _SMALL, "dark"),
+]
 
-
-async def _chat(table: Table) -> None:
-    thoughts = "The user asks about monads."
-    table.client.will_answer(words(_ANSWER, reasoning=thoughts))
-    await table.ask("What is a monad?")
-
-
-async def _lists(table: Table) -> None:
-    await _chat(table)
-    await table.pilot.press("ctrl+n")
-    await table.ask("Plan a week in Lisbon")
-    await table.type("/pin", "enter", "f2")
-    await table.until(lambda: table.chat.chats.has_focus_within)
-
-
-async def _cockpit(table: Table) -> None:
-    await _chat(table)
-    await table.pilot.press("f3")
-    await table.shows("prefix hits")
-
-
-async def _models(table: Table) -> None:
-    await table.pilot.press("f4")
-    await table.shows("too large")
+_LEAST_CONTRAST = 4.5
+"""WCAG 2, AA, for text of ordinary size."""
 
 
-async def _settings(table: Table) -> None:
-    await table.pilot.press("f5")
-    await table.shows("repetition penalty")
+def _id(value: object) -> str:
+    return "x".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
-async def _help(table: Table) -> None:
-    await table.pilot.press("f1")
-    await table.shows("Writing")
-
-
-_SCENES: dict[str, Callable[[Table], Awaitable[None]]] = {
-    "chat": _chat,
-    "lists": _lists,
-    "cockpit": _cockpit,
-    "models": _models,
-    "settings": _settings,
-    "help": _help,
-}
-
-
-@pytest.mark.parametrize("theme", ["dark", "light"])
-@pytest.mark.parametrize("size", [(80, 24), (160, 48)], ids=["small", "wide"])
-@pytest.mark.parametrize("scene", _SCENES)
+@pytest.mark.parametrize(("scene", "size", "theme"), _PICTURES, ids=_id)
 def test_a_screen_looks_as_it_did(
     snap_compare: Any, tmp_path: Path, scene: str, size: tuple[int, int], theme: str
 ):
-    client = FakeClient(model=IN_USE)
-    app = EdgeServeApp(desk(tmp_path, client, theme=theme))
+    app, client = SCENES[scene].app(tmp_path, theme)
+    faint: list[str] = []
 
     async def play(pilot: Pilot[None]) -> None:
-        table = Table(app, pilot, client)
-        await table.until(lambda: table.chat.is_open)
-        app.chat.composer.cursor_blink = False
-        await _SCENES[scene](table)
-        for field in app.screen.query("Input, TextArea"):
-            field.cursor_blink = False  # type: ignore[attr-defined]
-        # Turns out of sight are drawn a few at a time; until then the scrollbar's size is a guess.
-        await table.until(lambda: app.chat.transcript._background_timer is None)
-        await pilot.pause()
+        await SCENES[scene].act(app, pilot, client)
+        faint.extend(_faint_texts(app))
 
     assert snap_compare(app, terminal_size=size, run_before=play)
+    assert theme == "terminal" or faint == []
+
+
+def _faint_texts(app: App[None]) -> list[str]:
+    """What can hardly be read: of a dialog's own texts, where there is one."""
+    boxes = app.screen.query(".box, CommandPalette > Vertical")
+    region = boxes.first().region if boxes else app.screen.region
+    faint: list[str] = []
+    strips = app.screen._compositor.render_strips()
+    for strip in strips[region.y : region.bottom]:
+        for text, style, _ in strip.crop(region.x, region.right):
+            if any(each.isalnum() for each in text) and style and style.color and style.bgcolor:
+                ink, paper = map(Color.from_rich_color, (style.color, style.bgcolor))
+                if _contrast(ink, paper) < _LEAST_CONTRAST and not style.reverse:
+                    faint.append(f"{text.strip()}: {_contrast(ink, paper):.1f}")
+    return faint
+
+
+def _contrast(one: Color, other: Color) -> float:
+    darker, lighter = sorted((_luminance(one), _luminance(other)))
+    return (lighter + 0.05) / (darker + 0.05)
+
+
+def _luminance(color: Color) -> float:
+    """Relative, as WCAG 2 has it."""
+    channels = [
+        each / 12.92 if each <= 0.04045 else ((each + 0.055) / 1.055) ** 2.4
+        for each in (color.r / 255, color.g / 255, color.b / 255)
+    ]
+    return 0.2126 * channels[0] + 0.7152 * channels[1] + 0.0722 * channels[2]

@@ -16,9 +16,9 @@ DARK = Theme(
     accent="#dba763",
     success="#9bb87c",
     warning="#d8b06a",
-    error="#df7b6b",
+    error="#e58a7b",
     variables={
-        "quiet": "#938c80",
+        "quiet": "#a89f92",
         "border": "#dba763",
         "border-blurred": "#3a3733",
         "block-cursor-background": "#3b352c",
@@ -50,7 +50,7 @@ LIGHT = Theme(
     warning="#7d5a0c",
     error="#a8321f",
     variables={
-        "quiet": "#736b5e",
+        "quiet": "#6a6256",
         "border": "#8d5208",
         "border-blurred": "#d3ccbe",
         "block-cursor-background": "#ebdfc9",

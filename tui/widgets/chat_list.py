@@ -24,6 +24,8 @@ from edgeserve.tui.widgets.long_list import LongList
 from edgeserve.tui.wording import ago
 
 _UNTITLED = "untitled"
+_BESIDE_CELLS = 3
+"""A blank at each side, and the column that is kept free for the scrollbar."""
 _DRAFT = "draft:"
 
 
@@ -127,21 +129,21 @@ class ChatList(Vertical):
         when = ago(chat.updated_at, self._clock())
         tags = "".join(f" #{shown_line(tag)}" for tag in chat.tags)
         pin = f"{self._signs.pin} " if chat.pinned else ""
-        width = max(8, self.query_one(OptionList).size.width - 2)
+        width = max(8, self.query_one(OptionList).size.width - _BESIDE_CELLS)
         room = max(4, width - cell_len(when) - 1 - cell_len(pin))
         title = shown_line(chat.title or _title_of_draft(chat.draft))
         text = cut(title + tags, room, self._signs.ellipsis)
         shown_tags = text[len(title) :] if len(text) > len(title) else ""
         text = text[: len(text) - len(shown_tags)]
         blank = " " * max(1, width - cell_len(pin + text + shown_tags) - cell_len(when))
-        style = "bold $accent" if chat.id == current else "$foreground"
+        style = "bold $accent" if chat.id == current else ""
         return Content.assemble(
             (pin, "$accent"), (text, style), (shown_tags, "$primary"), (blank + when, "$quiet")
         )
 
     def _hit(self, hit: Hit, current: str) -> Content:
         title = shown_line(hit.chat.title or _UNTITLED)
-        style = "bold $accent" if hit.chat.id == current else "$foreground"
+        style = "bold $accent" if hit.chat.id == current else ""
         if hit.turn_id is None:
             return Content.styled(title, style)
         parts: list[tuple[str, str]] = [(title, style), ("\n", "")]
