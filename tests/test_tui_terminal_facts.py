@@ -12,6 +12,7 @@ from edgeserve.chats.store import ChatStore
 from edgeserve.terminal import Terminal
 from edgeserve.tui.widgets.status_line import StatusLine
 from tests.chat_app import NOW, Table, drive
+from tests.fake_chat_client import FakeClient
 
 HOSTILE = "one\x1b[31m\ttwo\u202e\x07"
 
@@ -99,3 +100,27 @@ def test_titles_have_the_room_that_the_list_has(tmp_path: Path):
         await table.until(lambda: "Recite the alphabet" in table.screen().split("Search all")[1])
 
     drive(tmp_path, body)
+
+
+@pytest.mark.parametrize("first", ["Hello", "/theme terminal"])
+def test_what_is_typed_behind_enter_stays(tmp_path: Path, first: str):
+    async def body(table: Table) -> None:
+        table.app.post_message(events.Paste(first))
+        table.app.post_message(events.Key("enter", None))
+        table.app.post_message(events.Paste("How"))
+        await table.until(lambda: table.texts()[:1] == [first] or table.app.theme == "terminal")
+        assert table.chat.composer.text == "How"
+
+    drive(tmp_path, body)
+
+
+def test_a_model_file_that_was_used_last_is_used_again(tmp_path: Path):
+    path = tmp_path / "mine.gguf"
+    path.write_bytes(b"")
+    with ChatStore(tmp_path / "chats.db", clock=lambda: NOW) as store:
+        store.remember_model(str(path))
+
+    async def body(table: Table) -> None:
+        await table.until(lambda: table.client.model and table.client.model.name == str(path))
+
+    drive(tmp_path, body, client=FakeClient())

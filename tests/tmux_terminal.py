@@ -19,11 +19,10 @@ from pathlib import Path
 import pytest
 
 PROMPT = "shell>"
-PASTED_END = "\x1b[201~"
 
 needs_tmux = pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed")
 
-_BOUND_S = 60.0
+_BOUND_S = 30.0
 _PAUSE_S = 0.03
 _PASSED_ON = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "EDGESERVE_KERNELS")
 
@@ -73,6 +72,14 @@ class TmuxTerminal:
         )
         self._tmux("paste-buffer", "-p", "-r")
 
+    def raw(self, *values: int) -> None:
+        """Bytes as they are."""
+        self._tmux("send-keys", "-H", *(f"{value:02x}" for value in values))
+
+    def buffer(self) -> str:
+        """What tmux would paste."""
+        return self._tmux("show-buffer")
+
     def resize(self, width: int, height: int) -> None:
         self._tmux("resize-window", "-x", str(width), "-y", str(height))
 
@@ -94,9 +101,16 @@ class TmuxTerminal:
         """What tmux knows of the pane: alternate_on, cursor_flag, mouse_any_flag."""
         return self._tmux("display-message", "-p", f"#{{{flag}}}").strip() == "1"
 
-    def pid(self) -> int:
-        """The shell's."""
-        return int(self._tmux("display-message", "-p", "#{pane_pid}"))
+    def program(self) -> int:
+        """The id of what the shell runs."""
+        shell = self._tmux("display-message", "-p", "#{pane_pid}").strip()
+        children = Path(f"/proc/{shell}/task/{shell}/children").read_text()
+        return int(children.split()[0])
+
+    def is_sane(self) -> bool:
+        """As a shell needs it: its own screen, a cursor, no mouse."""
+        is_alternate, is_mouse = self.is_so("alternate_on"), self.is_so("mouse_any_flag")
+        return self.is_so("cursor_flag") and not is_alternate and not is_mouse
 
     def shows(self, *texts: str, bound_s: float = _BOUND_S) -> str:
         """Waits until all of them stand there; the screen."""

@@ -11,6 +11,9 @@ from typing import Literal, Protocol
 from edgeserve.frozen import frozen
 from edgeserve.types import Message
 
+HERE = "this machine"
+"""Where it computes, of a client whose engine is in this process."""
+
 FinishReason = Literal["stop", "length", "stopped"]
 """By itself, for want of room or at `max_tokens`, or because somebody stopped it."""
 

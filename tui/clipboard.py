@@ -1,4 +1,4 @@
-"""Text to the clipboard: by a program of this machine, by the terminal (OSC 52), else a file.
+"""Text to the clipboard: by a program of this machine, tmux, the terminal (OSC 52), else a file.
 
 Says only what is known: that a program took it, that the terminal was asked, or where the file is.
 """
@@ -44,6 +44,10 @@ class Clipboard:
             for command in self._commands():
                 if await _fed(command, text):
                     return f"copied, by {Path(command[0]).name}"
+        tmux = self._find("tmux") if self._terminal.in_tmux else None
+        # It passes no sequence of ours on unless it is told to; it can be asked instead.
+        if tmux is not None and await _fed((tmux, "load-buffer", "-w", "-"), text):
+            return "in tmux's buffer (prefix ] pastes it), sent on to your terminal"
         encoded = base64.b64encode(text.encode("utf-8", "replace")).decode()
         if self._terminal.over_ssh and len(encoded) <= _MAX_OSC_BYTES:
             self._write(_osc52(encoded, self._terminal))

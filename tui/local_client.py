@@ -13,6 +13,7 @@ from edgeserve.async_llm import AsyncLLM
 from edgeserve.errors import ClosedError, EdgeServeError, NoModelInUseError
 from edgeserve.frozen import frozen
 from edgeserve.tui.client import (
+    HERE,
     EngineFigures,
     LoadProgress,
     ModelInUse,
@@ -35,7 +36,7 @@ class _Loaded:
 class LocalClient:
     """Answers by a model of `shelf`. It belongs to one event loop. `clock` gives seconds."""
 
-    place = "this machine"
+    place = HERE
 
     def __init__(self, shelf: ModelShelf, clock: Callable[[], float] = time.monotonic) -> None:
         self._shelf = shelf

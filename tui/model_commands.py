@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
 
 from textual.content import Content
 
 from edgeserve.errors import EdgeServeError, LicenseNotAcceptedError
 from edgeserve.tui.chat_settings import as_setting, thinking
-from edgeserve.tui.client import OfferedModel
+from edgeserve.tui.client import HERE, OfferedModel
 from edgeserve.tui.screens.dialogs import ChoiceDialog, LineDialog, Offer
 from edgeserve.tui.terminal_text import shown_line
 from edgeserve.tui.window import ChatWindow
@@ -45,7 +46,7 @@ class ModelCommands:
         """At the start, where none was asked for: one that is here, or a short list to fetch."""
         found = await self.offered()
         last = await self._screen.keeper.run(lambda store: store.last_model())
-        if last in {each.name for each in found if each.here}:
+        if last in {each.name for each in found if each.here} or self._is_file_here(last):
             self._screen.switch.use(last)
             return
         usable = [each for each in found if each.here and each.fits is not False and not each.note]
@@ -58,6 +59,11 @@ class ModelCommands:
         name = await self._screen.ask_user(FirstRunScreen(found, self._screen.signs))
         if name:
             self._screen.switch.use(name)
+
+    def _is_file_here(self, name: str) -> bool:
+        """A model file that lies in no folder of models is offered by nobody."""
+        is_local = self._screen.desk.client.place == HERE
+        return is_local and name.endswith(".gguf") and Path(name).expanduser().is_file()
 
     async def _models(self, _: str) -> None:
         from edgeserve.tui.screens.models import ModelsScreen

@@ -30,6 +30,7 @@ from edgeserve.tui.model_switch import ModelSwitch
 from edgeserve.tui.plain_lines import LineReader, without_keys
 from edgeserve.tui.room import Room
 from edgeserve.tui.terminal_text import shown, shown_line
+from edgeserve.tui.wording import called
 
 YOU, MODEL, THOUGHT, NOTE = "You: ", "Assistant: ", "Thinking: ", "Note: "
 HELP = """\
@@ -114,7 +115,7 @@ class PlainChat:
             model = await self._client.use(name, self._loading)
         finally:
             self.is_loading = False
-        self._note("; ".join(filter(None, [f"{model.name} answers", model.note])))
+        self._note("; ".join(filter(None, [f"{called(model.name)} answers", model.note])))
 
     # --- what is read ---------------------------------------------------------------------------
 

@@ -94,12 +94,13 @@ def _chat_on_screen(
     args: argparse.Namespace, config: Config, terminal: Terminal, new: NewChat | None
 ) -> int:
     from edgeserve.commands.chat_on_screen import open_screen
+    from edgeserve.tui.client import HERE
     from edgeserve.tui.late_client import LateClient
 
     if args.url is not None:
         client = client_of(args, config)
     else:
-        client = LateClient(lambda: client_of(args, config), "this machine")
+        client = LateClient(lambda: client_of(args, config), HERE)
     return open_screen(client, config, terminal, model=args.model or "", new=new)
 
 

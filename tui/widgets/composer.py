@@ -62,10 +62,12 @@ class Composer(TextArea):
 
     class Completed(Message):
         """The suggestion that is marked is wanted. `sends` by Enter, which also sends a command
-        that is typed in full."""
+        that is typed in full. The texts are those of the time the key came."""
 
-        def __init__(self, *, sends: bool) -> None:
+        def __init__(self, text: str, before_cursor: str, *, sends: bool) -> None:
             super().__init__()
+            self.text = text
+            self.before_cursor = before_cursor
             self.sends = sends
 
     class EditorAsked(Message):
@@ -112,7 +114,7 @@ class Composer(TextArea):
 
     def action_send(self) -> None:
         if self.is_suggesting:
-            self.post_message(self.Completed(sends=True))
+            self.post_message(self.Completed(self.text, self.before_cursor, sends=True))
         else:
             self.post_message(self.Sent(self.text))
 
@@ -121,7 +123,7 @@ class Composer(TextArea):
 
     def action_complete(self) -> None:
         if self.is_suggesting:
-            self.post_message(self.Completed(sends=False))
+            self.post_message(self.Completed(self.text, self.before_cursor, sends=False))
         else:
             self.screen.focus_next()
 

@@ -75,12 +75,9 @@ class Writing(Vertical):
         self.query_one(Suggestions).offer(found)
         self.composer.is_suggesting = bool(found)
 
-    def _offer_what_fits(self) -> None:
-        composer = self.composer
-        row, _ = composer.cursor_location
-        before = composer.before_cursor
-        self.offer(suggestions_for(before, row == 0, self._folder, self._arguments))
-        self._offered_for = before
+    def _suggestions_for(self, before_cursor: str) -> Sequence[Suggestion]:
+        row, _ = self.composer.cursor_location
+        return suggestions_for(before_cursor, row == 0, self._folder, self._arguments)
 
     def on_descendant_focus(self) -> None:
         self.add_class("-writing")
@@ -92,7 +89,9 @@ class Writing(Vertical):
 
     @on(TextArea.Changed)
     def _typed(self) -> None:
-        self._offer_what_fits()
+        before = self.composer.before_cursor
+        self.offer(self._suggestions_for(before))
+        self._offered_for = before
         if self.attached:
             self.show_attached()
         if self._rest_timer is not None:
@@ -113,20 +112,20 @@ class Writing(Vertical):
 
     @on(Composer.Completed)
     def _completed(self, event: Composer.Completed) -> None:
-        """Enter sends what is typed in full already. The key may be ahead of the suggestions, which
-        were made for less than stands there now."""
-        composer = self.composer
-        if composer.before_cursor != self._offered_for:
-            self._offer_what_fits()
+        """Enter sends what is typed in full already. The key may be ahead of the suggestions, made
+        for less than stood there, and what is typed behind it ahead of us."""
+        composer, before = self.composer, event.before_cursor
         marked = self.query_one(Suggestions).marked
-        typed = composer.before_cursor
-        if marked is not None and not (
-            event.sends and marked.text.rstrip() == typed[-marked.replaces :].rstrip()
+        if before != self._offered_for:
+            marked = next(iter(self._suggestions_for(before)), None)
+        if marked is None or (
+            event.sends and marked.text.rstrip() == before[-marked.replaces :].rstrip()
         ):
+            if event.sends:
+                self.offer(())
+                self.post_message(Composer.Sent(event.text))
+        elif composer.before_cursor == before:
             composer.replace_before_cursor(marked.replaces, marked.text)
-        elif event.sends:
-            self.offer(())
-            self.post_message(Composer.Sent(composer.text))
 
     @on(Composer.LongPaste)
     def _pasted(self, event: Composer.LongPaste) -> None:
