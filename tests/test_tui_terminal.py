@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import os
-import shlex
 import signal
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from edgeserve.chats.records import Turn, TurnState
+from edgeserve.chats.records import TurnState
 from edgeserve.chats.store import ChatStore
 
 from .reciting_model import SAID, write_reciting_model
 from .scripted_server import answer, serving
-from .tmux_terminal import PROMPT, TmuxTerminal, a_terminal, needs_tmux
+from .tmux_chat import ALPHABET, ASKS, a_shell, is_recited, opened, turns
+from .tmux_terminal import PROMPT, needs_tmux
 
 pytestmark = needs_tmux
 
-ALPHABET = SAID.strip()
-ASKS = "Ask something"
 # What a terminal is asked for, and what takes it back.
 MODES = {"1049": "the other screen", "2004": "marked pastes", "1000": "the mouse", "1004": "focus"}
 
@@ -33,41 +29,6 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """It says the alphabet, some hundreds of letters a second."""
     folder = tmp_path_factory.mktemp("reciting")
     return write_reciting_model(folder / "alphabet.gguf", feed_forward=16384)
-
-
-@contextmanager
-def a_shell(
-    folder: Path, *, size: tuple[int, int] = (80, 24), environ: Mapping[str, str] = {}
-) -> Iterator[TmuxTerminal]:
-    """Where `./chat` is the program, which keeps everything in `folder`."""
-    script = folder / "chat"
-    program = f"{shlex.quote(sys.executable)} -m edgeserve.cli chat"
-    script.write_text(f'#!/bin/sh\nexec {program} "$@"\n')
-    script.chmod(0o755)
-    own = {"EDGESERVE_CACHE": str(folder), "EDGESERVE_DATA": str(folder / "data")}
-    given = {**own, "COLORTERM": "truecolor", "HF_HUB_OFFLINE": "1"}
-    with a_terminal(folder, size=size, environ={**given, **environ}) as terminal:
-        yield terminal
-
-
-def opened(terminal: TmuxTerminal, model: Path, *settings: str) -> None:
-    terminal.type(f"./chat {shlex.quote(str(model))}", "Enter")
-    terminal.shows(f"{model.stem} ", " of ")
-    for setting in settings:
-        terminal.type(f"/set {setting.replace('=', ' ')}", "Enter")
-        terminal.shows(setting.replace("=", " = "))
-
-
-def turns(folder: Path) -> Sequence[Turn]:
-    """Of the chat that was written to last, the branch that is shown."""
-    with ChatStore(folder / "data" / "chats.db") as store:
-        chat = store.latest()
-        return () if chat is None else store.turns(chat.id).branch(chat.leaf_id)
-
-
-def is_recited(text: str) -> bool:
-    """Every letter is there, and none twice."""
-    return bool(text) and text == (SAID * (len(text) // len(SAID) + 1))[: len(text)]
 
 
 # --- the flows -----------------------------------------------------------------------------------
@@ -181,92 +142,6 @@ def test_ctrl_z_gives_the_terminal_back_and_fg_the_chat(tmp_path: Path, model: P
         terminal.keys("Escape")
         terminal.shows("/continue goes on")
         assert is_recited(turns(tmp_path)[-1].text)
-
-
-# --- what a terminal can show --------------------------------------------------------------------
-
-
-def looked_around(terminal: TmuxTerminal, model: Path, theme: str = "") -> bytes:
-    """Every screen there is, and what the terminal got for it."""
-    opened(terminal, model, "max_tokens=30")
-    if theme:
-        terminal.type(f"/theme {theme}", "Enter")
-        terminal.until(lambda: b"\x1b[1;39;49m" in terminal.received())
-    start = len(terminal.received())
-    terminal.type("Recite", "Enter")
-    terminal.shows("30 tokens")
-    for key, shows in {
-        "F1": "new line",
-        "F2": "Search all chats",
-        "F4": "Models",
-        "F5": "Settings of this chat",
-        "C-p": "Search for commands",
-    }.items():
-        terminal.keys(key)
-        terminal.shows(shows)
-        terminal.keys("Escape")
-        terminal.lacks("esc back" if key != "C-p" else "Search for commands")
-    terminal.type("/")
-    terminal.shows("/new")
-    return terminal.received(start)
-
-
-def colours(received: bytes) -> set[str]:
-    """The colours among the sequences that say how text looks, "default" left out."""
-    found: set[str] = set()
-    for sequence in received.split(b"\x1b[")[1:]:
-        numbers, end, _ = sequence.partition(b"m")
-        if not end or not set(numbers) <= set(b"0123456789;"):
-            continue
-        parts = numbers.decode().split(";")
-        while parts:
-            part = parts.pop(0)
-            if part in ("38", "48"):
-                width = 4 if parts[0] == "2" else 2
-                found.add(":".join((part, *parts[:width])))
-                parts = parts[width:]
-            elif len(part) > 1 and part not in ("39", "49"):
-                found.add(part)
-    return found
-
-
-def test_no_color_has_none(tmp_path: Path, model: Path):
-    with a_shell(tmp_path, environ={"NO_COLOR": "1"}) as terminal:
-        received = looked_around(terminal, model)
-        assert colours(received) == set()
-        assert b"\x1b[1m" in received
-        assert b"7m" in received
-
-
-def test_the_terminals_theme_has_its_16_colours(tmp_path: Path, model: Path):
-    with a_shell(tmp_path) as terminal:
-        found = colours(looked_around(terminal, model, "terminal"))
-        assert "33" in found
-        assert [each for each in found if ":" in each] == []
-
-
-def test_an_ascii_locale_gets_ascii(tmp_path: Path, model: Path):
-    with a_shell(tmp_path, environ={"LANG": "C"}) as terminal:
-        received = looked_around(terminal, model)
-        assert received.isascii(), [each for each in received.split(b"\x1b") if not each.isascii()]
-        terminal.keys("C-u")
-        terminal.paste("one\x1b[31mtwo")
-        terminal.shows("> one^[[31mtwo")
-
-
-def test_a_dumb_terminal_gets_lines(tmp_path: Path, model: Path):
-    with a_shell(tmp_path) as terminal:
-        start = len(terminal.received())
-        terminal.type(f"TERM=dumb ./chat {model}", "Enter")
-        terminal.shows("Note: alphabet answers", "\nYou:")
-        terminal.type("Recite", "Enter")
-        terminal.shows(f"Assistant: {ALPHABET}")
-        terminal.keys("C-c")
-        terminal.shows("Note: stopped; /continue goes on\nYou:")
-        of_the_program = terminal.received(start).split(b"Note: alphabet", 1)[1]
-        assert b"\x1b" not in of_the_program
-        terminal.keys("C-c")
-        terminal.until(lambda: terminal.screen().count(PROMPT) == 2)
 
 
 # --- what comes from elsewhere -------------------------------------------------------------------
