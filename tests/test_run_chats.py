@@ -352,6 +352,7 @@ def test_a_replay_names_what_it_leaves_out(talked: Machine, other: str, tmp_path
 
 def test_a_replay_of_no_chat_is_refused(talked: Machine, tmp_path: Path) -> None:
     assert "title or id" in talked.run("replay", "nobody's", code=2)
+    assert "/export chat.json" in talked.run("replay", "chat.md", code=2)
     broken = tmp_path / "broken.json"
     broken.write_text(json.dumps({"a": 1}))
     assert "broken.json" in talked.run("replay", str(broken), code=2)

@@ -72,6 +72,26 @@ def test_a_chat_goes_out_as_markdown_and_comes_in(tmp_path: Path):
     drive(tmp_path, body)
 
 
+def test_a_file_that_is_not_this_chat_is_written_over_only_when_told(tmp_path: Path):
+    notes = tmp_path / "notes.md"
+    notes.write_text("mine")
+
+    async def body(table: Table) -> None:
+        await table.ask("Take me with you")
+        await table.type("/export notes.md", "enter")
+        await table.shows("is not this chat")
+        assert notes.read_text() == "mine"
+        await table.type("/export --force notes.md", "enter")
+        await table.until(lambda: "Take me" in notes.read_text())
+        await table.ask("And me")
+        await table.type("/export notes.md", "enter")
+        await table.until(lambda: "And me" in notes.read_text())
+        await table.type("/export x.pdf", "enter")
+        await table.shows("x.pdf was not written")
+
+    drive(tmp_path, body)
+
+
 def test_what_another_window_wrote_is_shown(tmp_path: Path):
     async def body(table: Table) -> None:
         await table.ask("Here")

@@ -6,10 +6,12 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+from edgeserve.chats.exchange import read_file
 from edgeserve.chats.json_format import to_json
 from edgeserve.chats.markdown_format import to_markdown
 from edgeserve.chats.records import Chat
 from edgeserve.chats.store import random_id
+from edgeserve.errors import ChatImportError
 from edgeserve.tui.drawing import INTERRUPTED
 from edgeserve.tui.screens.dialogs import LineDialog
 from edgeserve.tui.window import ChatWindow, keep_written
@@ -216,17 +218,28 @@ class ListCommands:
     # --- files ----------------------------------------------------------------------------------
 
     async def _export(self, argument: str) -> None:
-        """The branch that is shown as Markdown, or all of them as JSON."""
+        """The branch that is shown as Markdown, or all of them as JSON. A file that is something
+        else than this chat is written over only with --force."""
         screen, chat = self._screen, self._shown()
         if chat is None:
             return
-        name = argument or f"{_file_name(chat.title)}.md"
+        named = argument.removeprefix("--force").strip()
+        name = named or f"{_file_name(chat.title)}.md"
         path = screen.desk.folder / Path(name).expanduser()
-        if not argument and path.exists():
-            screen.say(f"{path} is there already: /export {name} writes over it")
+        if path.suffix.lower() not in (".md", ".markdown", ".txt", ".json"):
+            screen.say(f"{name} was not written: .md and .txt are Markdown, .json has all branches")
+            return
+        may_replace = argument.startswith("--force") or await asyncio.to_thread(
+            _is_free_for, chat, path
+        )
+        if not may_replace:
+            screen.say(
+                f"{path} is there already, and is not this chat: /export --force {name} writes "
+                "over it"
+            )
             return
         found = await screen.keeper.run(lambda store: store.conversation(chat.id))
-        if path.suffix == ".json":
+        if path.suffix.lower() == ".json":
             data = to_json([found])
         else:
             data = to_markdown(found.chat, screen.talk.turns).encode()
@@ -258,6 +271,17 @@ _DELETED_ELSEWHERE = (
 )
 
 _FORMS = "Markdown or JSON as /export writes them, ChatGPT's conversations.json, a chats.db"
+
+
+def _is_free_for(chat: Chat, path: Path) -> bool:
+    """Whether nothing is there, or what was written there of this chat before."""
+    if not path.is_file():
+        return True
+    try:
+        found = read_file(path, random_id)
+    except ChatImportError:
+        return False
+    return [each.chat.created_at for each in found] == [chat.created_at]
 
 
 def _written(path: Path, data: bytes) -> None:

@@ -67,6 +67,10 @@ def _conversations(text: str, config: Config) -> Sequence[Conversation]:
     from edgeserve.chats.store import ChatStore, random_id
 
     path = Path(text).expanduser()
+    if path.suffix.lower() in (".md", ".markdown", ".txt"):
+        raise InvalidRequestError(
+            "CHAT", text, "a .json export (/export chat.json): Markdown keeps no seeds and tokens"
+        )
     if path.is_file() or text.lower().endswith(".json"):
         return read_file(path, random_id)
     if not config.chats_file.is_file():
