@@ -103,7 +103,7 @@ def test_kill_9_loses_a_second_at_most(tmp_path: Path, model: Path):
         assert is_recited(left.text)
 
         terminal.type("./chat", "Enter")
-        terminal.shows("broken off when the program ended: /continue goes on", "alphabet · 33k")
+        terminal.shows("broken off when the program ended: /continue goes on", "alphabet · ", "33k")
         assert turns(tmp_path)[-1].state is TurnState.INTERRUPTED
         terminal.type("/continue", "Enter")
         terminal.shows("answering · ")
