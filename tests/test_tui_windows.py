@@ -64,7 +64,7 @@ def test_an_answer_is_seen_as_it_comes_and_nobody_asks_into_it(tmp_path: Path):
         for text in ("Me too", "/continue"):
             two.chat.composer.put(text)
             await two.pilot.press("enter")
-            await two.says("another window is writing an answer here")
+            await two.says("an answer is being written here, perhaps by another window")
             two.chat.notice.dismiss()
         assert two.texts()[-1].startswith("You said")
         await one.client.release()

@@ -142,7 +142,7 @@ class EdgeServeApp(App[None]):
     def action_help_quit(self) -> None:
         """Ctrl+C in a dialog goes back to the chat."""
         if len(self.screen_stack) > 1:
-            self.pop_screen()
+            self.screen.dismiss(None)  # whoever asked goes on, without an answer
 
 
 def _help(name: str, keys: tuple[str, ...]) -> str:

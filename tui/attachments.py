@@ -13,6 +13,18 @@ from edgeserve.errors import AttachmentError
 MAX_BYTES = 4_000_000
 _MAX_LISTED = 2_000
 _MAX_OFFERED = 50
+_FILE = re.compile(
+    r"""(?:/|\./|\.\./|~/).*|.*\.(?:
+        bash|bat|bib|c|cc|cfg|cmake|conf|cpp|cs|css|csv|cxx|diff|docx|go|gradle|h|hpp|htm|html|hxx|
+        ini|ipynb|java|jpeg|jpg|js|json|jsonl|jsx|kt|log|lua|m|md|mjs|patch|pdf|php|pl|png|proto|
+        ps1|py|pyi|r|rb|rs|rst|scala|sh|sql|svelte|svg|swift|tex|toml|ts|tsv|tsx|txt|vue|xml|ya?ml|
+        zig|zsh
+    )""",
+    re.IGNORECASE | re.VERBOSE,
+)
+"""What is meant as a file: without such an end, a word after an @ is a decorator, a package or a
+person as likely."""
+
 _WORD = re.compile(r"""(?<!\S)@(?:"([^"\n]+)"|(\S+))""")
 _BEING_TYPED = re.compile(r"""(?<!\S)@("?)([^"\n]*)$""")
 
@@ -50,6 +62,17 @@ def attachments_in(text: str, folder: Path) -> list[Attachment]:
         if name and name not in found and (folder / Path(name).expanduser()).exists():
             found[name] = read_attachment(name, folder)
     return list(found.values())
+
+
+def missing_in(text: str, folder: Path) -> list[str]:
+    """Names after an @ that can only be meant as files, and are none's."""
+    found: list[str] = []
+    for quoted, plain in _WORD.findall(text):
+        name = quoted or _name(plain, folder)
+        is_there = (folder / Path(name).expanduser()).exists()
+        if _FILE.fullmatch(name) and name not in found and not is_there:
+            found.append(name)
+    return found
 
 
 def _name(plain: str, folder: Path) -> str:

@@ -17,7 +17,7 @@ from edgeserve.tui.model_commands import ModelCommands
 from edgeserve.tui.room import Room
 from edgeserve.tui.screens.dialogs import ChoiceDialog, LineDialog, Offer
 from edgeserve.tui.themes import THEMES
-from edgeserve.tui.window import ChatWindow, keep_written
+from edgeserve.tui.window import STILL_ANSWERING, ChatWindow, keep_written
 from edgeserve.tui.wording import cost
 
 Doing = Callable[[str], Awaitable[None]]
@@ -94,7 +94,7 @@ class ChatCommands:
 
     async def _regenerate(self, _: str) -> None:
         if self._screen.talk.is_answering:
-            self._screen.note("still answering: esc stops it")
+            self._screen.note(STILL_ANSWERING)
             return
         chosen = self._chosen("assistant")
         last = self._screen.talk.turns[-1:]
@@ -109,7 +109,7 @@ class ChatCommands:
         screen = self._screen
         turn = self._chosen("user")
         if turn is None or turn.role == "system" or screen.talk.is_answering:
-            screen.note("nothing to edit" if turn is None else "esc stops the answer first")
+            screen.note(STILL_ANSWERING if screen.talk.is_answering else "nothing to edit")
             return
         if screen.editing is None:
             await keep_written(screen)

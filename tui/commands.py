@@ -6,6 +6,7 @@ The screen that has the methods is screens/chat_screen.py; help and README print
 from __future__ import annotations
 
 from edgeserve.frozen import frozen
+from edgeserve.tui.chat_settings import NUMBERS
 
 
 @frozen
@@ -89,6 +90,15 @@ def parse(text: str) -> tuple[Command, str] | None:
 def starting_with(text: str) -> list[Command]:
     """Those whose names begin with what stands after a slash."""
     return [command for command in COMMANDS if command.name.startswith(text[1:].lower())]
+
+
+def no_such_command(text: str) -> str:
+    """What to do instead, for a text that `is_unknown`."""
+    word, *values = text.split()
+    name = word[1:].replace("-", "_")
+    if name in NUMBERS:
+        return f"There is no command {word}: /set {' '.join([name, *values])} sets it"
+    return f"There is no command {word}: / lists them, // begins a text with /"
 
 
 def is_unknown(text: str) -> bool:

@@ -7,7 +7,8 @@ it; every method returns once what it changed is on disk, and raises ChatsError 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Literal
 
@@ -43,6 +44,7 @@ class Conversation:
         self.tree = TurnTree(())
         self.draft = ""
         self._place = object()  # another one for each chat that is shown
+        self._asking = asyncio.Lock()
         self._beginning = asyncio.Lock()
         self._drafting = asyncio.Lock()
         self._client = client
@@ -66,8 +68,8 @@ class Conversation:
 
     @property
     def is_answering(self) -> bool:
-        """Also while an answer waits for the model, or for a decision."""
-        return self.answering.stage(self.chat.id) is not None
+        """Also while its question is being kept, or it waits for the model or a decision."""
+        return self._asking.locked() or self.answering.stage(self.chat.id) is not None
 
     @property
     def is_answered_elsewhere(self) -> bool:
@@ -137,16 +139,23 @@ class Conversation:
 
     async def ask(self, text: str, attachments: Sequence[Attachment] = ()) -> None:
         """A new turn at the end of the branch, and its answer. Raises AnswerUnderWayError where
-        another window is writing there."""
-        if self.is_answered_elsewhere and not await self.recover():
-            raise AnswerUnderWayError
-        await self._say(self.chat.leaf_id, text, attachments)
+        another one is written there, and nothing is kept then."""
+        async with self._answer_begun():
+            if self.is_answered_elsewhere and not await self.recover():
+                raise AnswerUnderWayError
+            await self._say(self.chat.leaf_id, text, attachments)
 
     async def edit(
         self, turn_id: str, text: str, attachments: Sequence[Attachment] | None = None
     ) -> None:
         """Another turn beside this one: a question is answered anew, an answer is as it is given.
-        Attachments stay where none are given."""
+        Attachments stay where none are given. Raises AnswerUnderWayError as `ask` does."""
+        async with self._answer_begun():
+            await self._edit(turn_id, text, attachments)
+
+    async def _edit(
+        self, turn_id: str, text: str, attachments: Sequence[Attachment] | None
+    ) -> None:
         turn = self.tree.turn(turn_id)
         kept = turn.attachments if attachments is None else attachments
         if turn.role == "user":
@@ -184,7 +193,9 @@ class Conversation:
             await self.regenerate(asked.id)
 
     async def stop(self) -> None:
-        await self.answering.stop(self.chat.id)
+        """The answer, also one whose question is being kept just now."""
+        async with self._asking:
+            await self.answering.stop(self.chat.id)
 
     async def decide(self, choice: Literal["drop", "summarise", "new chat", "cancel"]) -> None:
         """Answers RoomAsked. Cancelled, the question stays unanswered; for a new chat it moves."""
@@ -272,6 +283,14 @@ class Conversation:
         await self.answering.close()
 
     # --- inside ---------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def _answer_begun(self) -> AsyncGenerator[None]:
+        """Around what begins an answer: between its question and its start there is no other."""
+        if self.is_answering:
+            raise AnswerUnderWayError
+        async with self._asking:
+            yield
 
     def _show_chat(self, chat: Chat, tree: TurnTree) -> None:
         self.chat, self.tree = chat, tree

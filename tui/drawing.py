@@ -44,6 +44,8 @@ def _view(talk: Conversation, turn: Turn, signs: Signs, is_greyed: bool) -> Turn
     foot = "" if made is None else footer(made, signs)
     if turn.state in _ADVICE and turn.role == "assistant":
         foot = signs.joined(foot, _ADVICE[turn.state])
+    if turn.role == "user" and turn.id == talk.chat.leaf_id and not talk.is_answering:
+        foot = "no answer yet: ctrl+r asks for one"
     thought = ""
     if made is not None and made.reasoning_tokens:
         thought = f"{made.reasoning_tokens:,} tokens"

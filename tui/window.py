@@ -22,6 +22,9 @@ from edgeserve.tui.widgets.writing import Writing
 
 T = TypeVar("T")
 
+STILL_ANSWERING = "still answering: esc stops it"
+"""A note that goes by itself when it is not true any more."""
+
 
 class ChatWindow(Protocol):
     """`editing` is the turn that the next message is put beside."""

@@ -79,6 +79,14 @@ def loading(name: str, progress: LoadProgress | None, signs: Signs) -> str:
     return signs.joined(f"{verb} {name}", done, share)
 
 
+def at_home(path: Path) -> str:
+    """A path as its user would write it: ~ for the home folder."""
+    try:
+        return str(Path("~") / path.relative_to(Path.home()))
+    except (ValueError, RuntimeError):
+        return str(path)
+
+
 def kept_meanwhile(path: Path) -> str:
     """Where chats are while their own file cannot be used."""
     return f"Until then new chats are kept in {path}; in the chat, /import {path} takes them over."

@@ -21,11 +21,12 @@ class ChatNotFoundError(ChatsError):
 
 
 class AnswerUnderWayError(ChatsError):
-    """Another window is writing the answer that was to be continued, or followed."""
+    """The answer that was to be continued, or followed, is still being written."""
 
     def __init__(self) -> None:
         super().__init__(
-            "another window is writing an answer here; wait for its end, or stop it there"
+            "an answer is being written here, perhaps by another window; wait for its end, or stop "
+            "it there"
         )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Coroutine
 from contextlib import AbstractContextManager
 from typing import Any, ClassVar, TypeVar, cast
 
+from rich.cells import cell_len
 from textual import events, on
 from textual.app import App, ComposeResult
 from textual.binding import BindingType
@@ -14,9 +15,7 @@ from textual.screen import ModalScreen, Screen
 from textual.widgets import Static
 
 from edgeserve.errors import EdgeServeError
-from edgeserve.tui.attachments import attachments_in
 from edgeserve.tui.chat_commands import ChatCommands
-from edgeserve.tui.commands import is_unknown, parse
 from edgeserve.tui.conversation import Conversation
 from edgeserve.tui.desk import Desk
 from edgeserve.tui.drawing import Focus, doing, header_texts, keys_now, turn_views
@@ -27,6 +26,7 @@ from edgeserve.tui.model_switch import ModelSwitch
 from edgeserve.tui.opening import close_chats, open_chats
 from edgeserve.tui.pace import Pace
 from edgeserve.tui.screens.chat_keys import CHAT_KEYS
+from edgeserve.tui.sending import Sending
 from edgeserve.tui.widgets import transcript_messages as wanted
 from edgeserve.tui.widgets.chat_list import ChatList
 from edgeserve.tui.widgets.cockpit import Cockpit
@@ -36,7 +36,7 @@ from edgeserve.tui.widgets.notice import Kind, Notice
 from edgeserve.tui.widgets.status_line import StatusLine
 from edgeserve.tui.widgets.transcript import Transcript
 from edgeserve.tui.widgets.writing import Writing
-from edgeserve.tui.window import draft_of
+from edgeserve.tui.window import STILL_ANSWERING, draft_of
 from edgeserve.tui.wording import cost
 
 T = TypeVar("T")
@@ -44,6 +44,7 @@ T = TypeVar("T")
 _TICK_S = 0.25
 _OTHERS_S = 1.0
 _AGAIN_S, _AGAIN = 2.0, "ctrl+c again to leave"
+_HASTE_S = 0.5
 _PLACES: dict[str, Focus] = {"transcript": "transcript", "search": "search", "found": "list"}
 
 
@@ -70,8 +71,10 @@ class ChatScreen(Screen[None]):
         self.editing: str | None = None
         self.is_open = False
         self._hearing = Hearing(self, self.commands)
+        self._sending = Sending(self, self.commands)
         self._note = ""
         self._interrupted_at = 0.0
+        self._stopped_at = 0.0
         self._pace = Pace()
 
     def compose(self) -> ComposeResult:
@@ -133,8 +136,13 @@ class ChatScreen(Screen[None]):
             self.notice.show(text, kind)
 
     def note(self, text: str) -> None:
-        """A remark in the status line, until something is typed."""
-        self._note = text
+        """A remark in the status line, until something is typed; above the composer where it has
+        no room there."""
+        if cell_len(text) > self.query_one(StatusLine).content_size.width > 0:
+            self._note = ""
+            self.say(text)
+        else:
+            self._note = text
         self.draw_status()
 
     def show_branch(self) -> None:
@@ -149,6 +157,8 @@ class ChatScreen(Screen[None]):
 
     def draw_status(self) -> None:
         talk, client = self.talk, self.desk.client
+        if self._note.startswith(STILL_ANSWERING) and not talk.is_answering:
+            self._note = ""
         title, model, is_full = header_texts(talk, client, self.switch, self.signs)
         self.query_one(ChatHeader).show(title, model, is_nearly_full=is_full)
         text, is_busy = doing(talk, self.switch, self.signs, self._pace.rate)
@@ -204,47 +214,9 @@ class ChatScreen(Screen[None]):
 
     @on(Composer.Sent)
     def _sent(self, event: Composer.Sent) -> None:
-        text = event.text
         self._note = ""
-        found = parse(text)
-        if found is not None:
-            command, argument = found
-            self.composer.drop(text)
-            self.do(self.commands.do(command.name, argument))
-        elif is_unknown(text):
-            self.say(
-                f"There is no command {text.split()[0]}: / lists them, // begins a text with /"
-            )
-        elif self.talk.is_answering:
-            self.note("still answering: esc stops it, what you wrote stays")
-        elif text.strip() or self.writing.attached:
-            self.composer.drop(text)
-            self.do(self._ask(text))
-
-    async def _ask(self, text: str) -> None:
-        """What could not be kept stands in the composer again."""
-        said = text.removeprefix("/") if text.startswith("//") else text
-        editing, attached = self.editing, list(self.writing.attached)
-        self.editing, self.writing.attached = None, []
-        self.notice.dismiss()
-        try:
-            attached += attachments_in(said, self.desk.folder)
-            self.transcript.action_scroll_end()
-            if editing is None:
-                await self.talk.ask(said.strip(), attached)
-            else:
-                await self.talk.edit(editing, said.strip(), attached or None)
-        except EdgeServeError:
-            self.composer.put(text)
-            self.editing, self.writing.attached = editing, attached
-            raise
-        finally:
-            self.writing.show_attached()
-        self.composer.sent_before.add(text)
-        if editing is None:
-            await self.talk.keep_draft(draft_of(self.composer.text))
-        elif not self.composer.text:
-            self.composer.put(self.talk.draft)
+        self.composer.is_sending = False
+        self.do(self._sending.send(event.text))
 
     @on(Writing.Typed)
     def _typed(self) -> None:
@@ -326,10 +298,12 @@ class ChatScreen(Screen[None]):
 
     def action_escape(self) -> None:
         """Stops what goes on; else goes back a step."""
-        if self.talk.is_answering:
-            self.do(self.talk.stop())
+        if self.composer.is_sending:  # Enter right before it is still on its way here
+            self.call_later(self.action_escape)
         elif self.composer.is_suggesting:
             self.writing.offer(())
+        elif self.talk.is_answering or self._sending.is_busy:
+            self.do(self._sending.stop())
         elif not self.commands.leave_edit() and not self.notice.dismiss():
             self.remove_class("-show-list")
             self._note = ""
@@ -337,18 +311,23 @@ class ChatScreen(Screen[None]):
             self.draw_status()
 
     def action_interrupt(self) -> None:
-        """Copies what is selected; else stops, and quits when it comes again."""
+        """Copies what is selected; else stops, and quits when it comes again: after a stop not by
+        what was pressed in the same haste."""
         selected = self.get_selected_text() or self.composer.selected_text
         if selected:
             self.do(self.commands.copy_text(selected))
             self.clear_selection()
             return
         now, before = self.desk.clock(), self._interrupted_at
-        self._interrupted_at = now
-        if now - before < _AGAIN_S:
+        if self.talk.is_answering and now - self._stopped_at >= _HASTE_S:
+            self._stopped_at = self._interrupted_at = now
+            self.do(self.talk.stop())
+        elif now - self._stopped_at < _HASTE_S:
+            return
+        elif now - before < _AGAIN_S:
             self.do(self.commands.do("quit"))
             return
-        self.do(self.talk.stop())
+        self._interrupted_at = now
         self.note(_AGAIN)
         self.set_timer(_AGAIN_S, lambda: self._note == _AGAIN and self.note(""))
 

@@ -5,7 +5,7 @@ It says in messages what was typed and sent; what that means is the screen's.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import ClassVar
 
 from textual import events
@@ -21,7 +21,9 @@ _LONG_PASTE_LINES = 60
 
 class Composer(TextArea):
     """Enter sends, Ctrl+J and Alt+Enter begin a line. `is_suggesting` while completions are shown:
-    then arrows, Tab and Enter are theirs."""
+    then arrows and Tab are theirs, and Enter where `take` says that it took the marked one (it is
+    given whether Enter asks, which sends what is typed in full). `is_sending` until the screen has
+    heard what was sent, which sets it back."""
 
     # Not bindings with priority: those are looked at before keys that were typed earlier have
     # arrived here, and a question would be sent without its end.
@@ -60,23 +62,15 @@ class Composer(TextArea):
             super().__init__()
             self.step = step
 
-    class Completed(Message):
-        """The suggestion that is marked is wanted. `sends` by Enter, which also sends a command
-        that is typed in full. The texts are those of the time the key came."""
-
-        def __init__(self, text: str, before_cursor: str, *, sends: bool) -> None:
-            super().__init__()
-            self.text = text
-            self.before_cursor = before_cursor
-            self.sends = sends
-
     class EditorAsked(Message):
         pass
 
     class DetachAsked(Message):
         """Backspace where there is nothing: the last attachment goes."""
 
-    def __init__(self, placeholder: str, *, id: str | None = None) -> None:
+    def __init__(
+        self, placeholder: str, take: Callable[[bool], bool], *, id: str | None = None
+    ) -> None:
         super().__init__(
             soft_wrap=True,
             show_line_numbers=False,
@@ -87,6 +81,8 @@ class Composer(TextArea):
         )
         self.sent_before = InputHistory()
         self.is_suggesting = False
+        self.is_sending = False
+        self._take = take
         self._chord = False
 
     @property
@@ -102,9 +98,9 @@ class Composer(TextArea):
         self.move_cursor(self.document.end)
         self.post_message(self.Replaced())
 
-    def drop(self, text: str) -> None:
-        """What was sent is no longer here; what was typed since is."""
-        self.put(self.text.removeprefix(text))
+    def put_back(self, text: str) -> None:
+        """What was sent and not taken, before what was typed since."""
+        self.put("\n".join(part for part in (text, self.text) if part))
 
     def replace_before_cursor(self, length: int, text: str) -> None:
         row, column = self.cursor_location
@@ -113,17 +109,19 @@ class Composer(TextArea):
     # --- keys -----------------------------------------------------------------------------------
 
     def action_send(self) -> None:
-        if self.is_suggesting:
-            self.post_message(self.Completed(self.text, self.before_cursor, sends=True))
-        else:
-            self.post_message(self.Sent(self.text))
+        """The text is gone at once: a key that is typed already belongs to the next one."""
+        if not (self.is_suggesting and self._take(True)):
+            text = self.text
+            self.put("")
+            self.is_sending = True
+            self.post_message(self.Sent(text))
 
     def action_newline(self) -> None:
         self.insert("\n")
 
     def action_complete(self) -> None:
         if self.is_suggesting:
-            self.post_message(self.Completed(self.text, self.before_cursor, sends=False))
+            self._take(False)
         else:
             self.screen.focus_next()
 

@@ -54,7 +54,7 @@ class Writing(Vertical):
         yield Static(id="attached", markup=False)
         with Horizontal(id="line"):
             yield Static(self._signs.prompt, id="prompt", markup=False)
-            yield Composer(_PLACEHOLDER, id="composer")
+            yield Composer(_PLACEHOLDER, self._take, id="composer")
 
     @property
     def composer(self) -> Composer:
@@ -110,22 +110,18 @@ class Writing(Vertical):
     def _moved(self, event: Composer.Moved) -> None:
         self.query_one(Suggestions).move(event.step)
 
-    @on(Composer.Completed)
-    def _completed(self, event: Composer.Completed) -> None:
-        """Enter sends what is typed in full already. The key may be ahead of the suggestions, made
-        for less than stood there, and what is typed behind it ahead of us."""
-        composer, before = self.composer, event.before_cursor
+    def _take(self, sends: bool) -> bool:
+        """Whether the marked suggestion was taken: Enter sends what is typed in full already. The
+        key may be ahead of the suggestions, which were made for less than stands there now."""
+        composer = self.composer
+        if composer.before_cursor != self._offered_for:
+            self._offer_what_fits()
         marked = self.query_one(Suggestions).marked
-        if before != self._offered_for:
-            marked = next(iter(self._suggestions_for(before)), None)
-        if marked is None or (
-            event.sends and marked.text.rstrip() == before[-marked.replaces :].rstrip()
-        ):
-            if event.sends:
-                self.offer(())
-                self.post_message(Composer.Sent(event.text))
-        elif composer.before_cursor == before:
-            composer.replace_before_cursor(marked.replaces, marked.text)
+        typed = composer.before_cursor
+        if marked is None or (sends and marked.text.rstrip() == typed[-marked.replaces :].rstrip()):
+            return False
+        composer.replace_before_cursor(marked.replaces, marked.text)
+        return True
 
     @on(Composer.LongPaste)
     def _pasted(self, event: Composer.LongPaste) -> None:
