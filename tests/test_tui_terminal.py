@@ -34,6 +34,17 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 # --- the flows -----------------------------------------------------------------------------------
 
 
+def test_two_questions_typed_in_a_burst(tmp_path: Path, model: Path):
+    """The first is asked and answered, the second waits to be sent."""
+    with a_shell(tmp_path) as terminal:
+        opened(terminal, model)
+        terminal.type("first line\rsecond line\r")
+        terminal.shows("xyz abc", "› second line")
+        terminal.keys("Escape")
+        terminal.shows("/continue goes on")
+        assert [turn.text for turn in turns(tmp_path) if turn.role == "user"] == ["first line"]
+
+
 def test_asked_stopped_continued_edited_found_and_there_again(tmp_path: Path, model: Path):
     with a_shell(tmp_path) as terminal:
         opened(terminal, model)

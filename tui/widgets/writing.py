@@ -75,9 +75,11 @@ class Writing(Vertical):
         self.query_one(Suggestions).offer(found)
         self.composer.is_suggesting = bool(found)
 
-    def _suggestions_for(self, before_cursor: str) -> Sequence[Suggestion]:
+    def _offer_what_fits(self) -> None:
         row, _ = self.composer.cursor_location
-        return suggestions_for(before_cursor, row == 0, self._folder, self._arguments)
+        before = self.composer.before_cursor
+        self.offer(suggestions_for(before, row == 0, self._folder, self._arguments))
+        self._offered_for = before
 
     def on_descendant_focus(self) -> None:
         self.add_class("-writing")
@@ -89,9 +91,7 @@ class Writing(Vertical):
 
     @on(TextArea.Changed)
     def _typed(self) -> None:
-        before = self.composer.before_cursor
-        self.offer(self._suggestions_for(before))
-        self._offered_for = before
+        self._offer_what_fits()
         if self.attached:
             self.show_attached()
         if self._rest_timer is not None:
