@@ -16,6 +16,19 @@ async def _two_chats(table: Table) -> None:
     await table.ask("Plan a week in Lisbon")
 
 
+def test_titles_are_whole_after_the_terminal_was_narrow(tmp_path: Path):
+    async def body(table: Table) -> None:
+        await table.ask("Recite the alphabet")
+        await table.shows("Recite the alphabet     now")
+        for size in ((80, 24), (50, 16), (30, 8), (20, 5)):
+            await table.pilot.resize_terminal(*size)
+            await table.chat.commands.fill_list()
+        await table.pilot.resize_terminal(120, 30)
+        await table.shows("Recite the alphabet     now")
+
+    drive(tmp_path, body, size=(120, 30))
+
+
 def test_a_search_finds_what_was_said_and_opens_it(tmp_path: Path):
     async def body(table: Table) -> None:
         await _two_chats(table)

@@ -102,6 +102,29 @@ def test_a_setting_that_cannot_be_is_explained(tmp_path: Path):
     drive(tmp_path, body)
 
 
+def test_settings_are_shown_and_how_one_is_set(tmp_path: Path):
+    async def body(table: Table) -> None:
+        await table.type("/set temperature 0.2", "enter")
+        await table.shows("temperature = 0.2")
+        await table.type("/set", "enter")
+        await table.says("temperature 0.2, top_p auto")
+        await table.says("/set temperature 0.2 sets one")
+        await table.type("/temperature 0", "enter")
+        await table.says("There is no command /temperature: /set temperature 0 sets it")
+
+    drive(tmp_path, body)
+
+
+def test_what_was_said_of_a_model_goes_with_the_next(tmp_path: Path):
+    async def body(table: Table) -> None:
+        await table.type("/model nosuch", "enter")
+        await table.shows("answers as before")
+        await table.type("/model tiny", "enter")
+        await table.until(lambda: "answers as before" not in table.screen())
+
+    drive(tmp_path, body)
+
+
 def test_a_full_context_asks(tmp_path: Path):
     client = FakeClient(model=replace(IN_USE, context_tokens=40))
 

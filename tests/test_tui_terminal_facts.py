@@ -61,6 +61,16 @@ def test_leaving_is_offered_as_long_as_it_is_true(tmp_path: Path, monkeypatch: p
     drive(tmp_path, body)
 
 
+def test_a_note_with_no_room_there_stands_above_the_composer(tmp_path: Path):
+    async def body(table: Table) -> None:
+        note = f"no clipboard here: written to /{'very/' * 12}long/copied.txt"
+        table.chat.note(note)
+        await table.says(note)
+        assert "send" in table.screen().split("\n")[-1]
+
+    drive(tmp_path, body)
+
+
 def test_a_note_has_room_before_the_keys(tmp_path: Path):
     async def body(table: Table) -> None:
         note = "this branch: 12,620 tokens · 12,608 cached · 0.1 s to read"

@@ -37,6 +37,7 @@ class ChatCommands:
         self.do_with_chat = self._list.do_with_chat
         self.choose_first_model = self._models.choose_first
         self.model_failed = self._models.failed
+        self.model_failure_is_over = self._models.failure_is_over
         self.remember_model = self._models.remember
         self.draw_cockpit = self._models.draw_cockpit
         self.welcome = self._models.welcome
@@ -303,4 +304,4 @@ class ChatCommands:
 
 def _leaving(room: Room) -> str:
     count = len(room.oldest)
-    return f"{count} messages, shown greyed from then on"
+    return f"{count} message{'s' * (count != 1)}, shown greyed from then on"

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from edgeserve.terminal import Terminal
+from edgeserve.tui.wording import at_home
 
 _MAX_OSC_BYTES = 74_000
 """Of base64: what xterm, and tmux, take in one sequence."""
@@ -68,12 +69,14 @@ class Clipboard:
     def _to_file(self, text: str) -> str:
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            handle, name = tempfile.mkstemp(prefix="copied-", suffix=".txt", dir=self._folder)
+            path = self._folder / "copied.txt"
+            handle, name = tempfile.mkstemp(prefix="copied-", dir=self._folder)
             with os.fdopen(handle, "w", encoding="utf-8", errors="replace") as file:
                 file.write(text)
+            Path(name).replace(path)
         except OSError as error:
             return f"not copied: no program for it here, and no file: {error.strerror}"
-        return f"no clipboard here: written to {name}"
+        return f"no clipboard here: written to {at_home(path)}"
 
 
 async def _fed(command: Sequence[str], text: str) -> bool:

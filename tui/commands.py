@@ -88,8 +88,11 @@ def parse(text: str) -> tuple[Command, str] | None:
 
 
 def starting_with(text: str) -> list[Command]:
-    """Those whose names begin with what stands after a slash."""
-    return [command for command in COMMANDS if command.name.startswith(text[1:].lower())]
+    """Those whose names begin with what stands after a slash; first the one that is typed in full,
+    which Enter means."""
+    name = text[1:].lower()
+    found = [command for command in COMMANDS if command.name.startswith(name)]
+    return sorted(found, key=lambda command: command.name != name)
 
 
 def no_such_command(text: str) -> str:

@@ -78,7 +78,7 @@ def header_texts(
     if switch.loading and model is None:
         return title, f"{called(switch.loading)}{signs.ellipsis}", False
     if model is None:
-        return title, "no model", False
+        return title, "" if switch.is_choosing else "no model", False
     used = talk.used_tokens
     full = bool(model.context_tokens and used and used / model.context_tokens > _NEARLY_FULL)
     return title, signs.joined(called(model.name), meter(model, used, signs)), full

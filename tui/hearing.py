@@ -64,6 +64,8 @@ class Hearing:
         error = screen.switch.error
         if error is not None and error is not self._told_model_error:
             screen.do(self._commands.model_failed(error))
+        elif error is None and self._told_model_error is not None:
+            self._commands.model_failure_is_over()
         self._told_model_error = error
         if not screen.switch.loading:
             screen.do(self._commands.remember_model())

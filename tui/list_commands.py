@@ -200,7 +200,7 @@ class ListCommands:
             await screen.talk.stop()
             await self._new("")
         await self.fill()
-        screen.say(f"Deleted: {chat.title or 'untitled'}. /undo brings it back.")
+        screen.say(f"Deleted, and /undo brings it back: {chat.title or 'untitled'}")
 
     async def _undo(self, _: str) -> None:
         if not self._deleted:

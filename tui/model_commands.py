@@ -8,7 +8,7 @@ from pathlib import Path
 from textual.content import Content
 
 from edgeserve.errors import EdgeServeError, LicenseNotAcceptedError
-from edgeserve.tui.chat_settings import as_setting, thinking
+from edgeserve.tui.chat_settings import NUMBERS, as_setting, thinking
 from edgeserve.tui.client import HERE, OfferedModel
 from edgeserve.tui.screens.dialogs import ChoiceDialog, LineDialog, Offer
 from edgeserve.tui.terminal_text import shown_line
@@ -23,6 +23,7 @@ class ModelCommands:
         self._screen = screen
         self.known: list[tuple[str, str]] = []
         self._remembered = ""
+        self._failure = ""
 
     def table(self) -> dict[str, Callable[[str], Awaitable[None]]]:
         return {
@@ -54,6 +55,8 @@ class ModelCommands:
         if here:
             self._screen.switch.use(here[0].name)
             return
+        self._screen.switch.is_choosing = False
+        self._screen.show_branch()
         from edgeserve.tui.screens.models import FirstRunScreen
 
         name = await self._screen.ask_user(FirstRunScreen(found, self._screen.signs))
@@ -96,9 +99,13 @@ class ModelCommands:
             return
         before = screen.desk.client.model
         rest = f"{before.name} answers as before." if before else "f4 shows what else there is."
-        screen.say(
-            f"The model did not load: {error}\n{rest} Your chats are as they were.", "trouble"
-        )
+        self._failure = f"The model did not load: {error}\n{rest} Your chats are as they were."
+        screen.say(self._failure, "trouble")
+
+    def failure_is_over(self) -> None:
+        """Another model is on its way: what was said of the last one is not true any more."""
+        if self._failure and self._screen.notice.text == self._failure:
+            self._screen.notice.dismiss()
 
     def welcome(self) -> Content:
         """What an empty chat says."""
@@ -116,11 +123,12 @@ class ModelCommands:
         else:
             lines.append(Content.styled("edgeserve", "bold $accent"))
             waiting = screen.switch.loading
-            text = (
-                f"{shown_line(called(waiting))} is on its way: ask already"
-                if waiting
-                else "no model yet: f4 shows what there is"
-            )
+            if waiting:
+                text = f"{shown_line(called(waiting))} is on its way: ask already"
+            elif screen.switch.is_choosing:
+                text = "looking for the model used last: ask already"
+            else:
+                text = "no model yet: f4 shows what there is"
             lines.append(Content.styled(text, "$quiet"))
         return Content("\n").join(lines)
 
@@ -166,6 +174,11 @@ class ModelCommands:
 
     async def _set(self, argument: str) -> None:
         name, _, value = argument.partition(" ")
+        if not name:
+            settings = self._screen.talk.chat.settings
+            now = [f"{each} {settings.get(each, 'auto')}" for each in NUMBERS]
+            self._screen.say(f"{', '.join(now)}\n/set temperature 0.2 sets one, auto takes it away")
+            return
         await self._screen.talk.change(settings={name: as_setting(name, value)})
         self._screen.note(f"{name} = {value or 'as the model likes'}")
 

@@ -13,12 +13,14 @@ from edgeserve.tui.happenings import Happening, ModelChanged
 
 class ModelSwitch:
     """`loading` is the name of what is on its way, `progress` how far it is, `error` why the last
-    one did not come; the model before it stays in use then."""
+    one did not come; the model before it stays in use then. `is_choosing` while the program looks
+    for the one to begin with."""
 
     def __init__(self, client: ChatClient, tell: Callable[[Happening], None]) -> None:
         self.loading = ""
         self.progress: LoadProgress | None = None
         self.error: EdgeServeError | None = None
+        self.is_choosing = False
         self._client = client
         self._tell = tell
         self._task: asyncio.Task[None] | None = None
@@ -28,6 +30,7 @@ class ModelSwitch:
         """Begins to load a model, and gives up the one under way."""
         before = self._task
         self.loading, self.progress, self.error = name, None, None
+        self.is_choosing = False
         self._task = asyncio.create_task(self._load(name, before))
         self._tell(ModelChanged())
 

@@ -90,6 +90,7 @@ class ChatScreen(Screen[None]):
         yield StatusLine(id="status")
 
     def on_mount(self) -> None:
+        self.switch.is_choosing = self.desk.client.model is None
         self.composer.focus()
         self.show_branch()
         self.set_interval(_TICK_S, self._tick)

@@ -7,7 +7,7 @@ from functools import partial
 from typing import ClassVar
 
 from rich.cells import cell_len
-from textual import on
+from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
@@ -94,8 +94,11 @@ class ChatList(Vertical):
 
     # --- drawing --------------------------------------------------------------------------------
 
-    def on_resize(self) -> None:
-        """Lines are made for a width, which a list that was hidden has only now."""
+    @on(events.Resize)
+    @on(events.Show)
+    def _draw_anew(self) -> None:
+        """Lines are made for a width, which a list that was hidden has only now; shown as wide as
+        it was before, it is not resized."""
         self.call_after_refresh(self._draw)
 
     def _draw_chats(self, chats: Sequence[Chat], current: str) -> None:

@@ -34,7 +34,7 @@ class Cockpit(VerticalScroll, can_focus=False):
     def show_answer(self, made: Generation | None, drafts: tuple[int, int] | None) -> None:
         """`drafts` are how many tokens were guessed, and how many of them were right."""
         rows = [] if made is None else _answer_rows(made, drafts)
-        self._draw("last-answer", "Last answer", rows or [("", "none yet")])
+        self._draw("last-answer", "Last answer", rows or [("", "none in this session")])
 
     def show_engine(
         self, model: ModelInUse | None, place: str, found: EngineFigures | None
