@@ -135,6 +135,6 @@ def test_a_model_file_that_was_used_last_is_used_again(tmp_path: Path):
         store.remember_model(str(path))
 
     async def body(table: Table) -> None:
-        await table.until(lambda: table.client.model and table.client.model.name == str(path))
+        await table.until(lambda: table.client.used == [str(path)])
 
     drive(tmp_path, body, client=FakeClient())
