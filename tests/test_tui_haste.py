@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from textual import events
 
 from edgeserve.chats.records import TurnState
+from edgeserve.chats.tree import TurnTree
 from tests.chat_app import NOW, Table, drive
 
 _NAMES = {"\r": "enter", "\n": "ctrl+j", "\x1b": "escape", "\x03": "ctrl+c", "/": "slash"}
@@ -50,6 +52,18 @@ def test_a_stop_right_behind_a_question_stops_its_answer(tmp_path: Path):
         await table.until(lambda: not table.chat.talk.is_answering)
         await table.client.release()
         assert all(turn.state is TurnState.STOPPED for turn in table.chat.talk.turns[1:])
+
+    drive(tmp_path, body)
+
+
+def test_an_answer_that_has_just_ended_was_not_broken_off(tmp_path: Path):
+    async def body(table: Table) -> None:
+        await table.ask("Hi")
+        talk = table.chat.talk
+        asked, answered = talk.tree.turns
+        talk.tree = TurnTree((asked, replace(answered, state=TurnState.STREAMING)))
+        assert not await talk.recover()
+        assert talk.turns[-1].state is TurnState.COMPLETE
 
     drive(tmp_path, body)
 

@@ -129,6 +129,8 @@ class Conversation:
 
     async def recover(self) -> bool:
         """Whether the answer that another window wrote here was broken off: that window is gone."""
+        if self.is_answered_elsewhere:
+            await self.refresh()  # an answer of this window may have ended since the tree was read
         if not self.is_answered_elsewhere:
             return False
         await self._keeper.run(lambda store: store.recover())
