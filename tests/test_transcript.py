@@ -14,6 +14,8 @@ from textual.selection import SELECT_ALL
 
 from edgeserve.chats.records import TurnState
 from edgeserve.tui.client import TokenFact
+from edgeserve.tui.look import Look
+from edgeserve.tui.markdown_lines import MarkdownLines
 from edgeserve.tui.widgets.transcript import Transcript
 from edgeserve.tui.widgets.transcript_messages import (
     BranchAsked,
@@ -21,6 +23,7 @@ from edgeserve.tui.widgets.transcript_messages import (
     TokenPointed,
     TurnSelected,
 )
+from edgeserve.tui.widgets.turn_parts import TurnParts
 from edgeserve.tui.widgets.turn_view import TurnView
 
 
@@ -226,3 +229,51 @@ def test_no_letter_lies_under_the_scrollbar() -> None:
 
     # 5 cells a word: with the bar's column words would fill the line to its end.
     drive([said(" ".join(words))], script, size=(41, 24))
+
+
+MIXED = """# Three ways
+
+1. one thing
+2. another:
+   - with
+   - more
+
+| a | b |
+|-|-|
+| 1 | 2 |
+
+> Quoted.
+
+```sh
+ls
+```
+
+The end.
+"""
+
+
+def test_what_is_in_sight_is_drawn_and_no_guess() -> None:
+    for first in range(12):
+        turn = TurnParts(said(MIXED, footer="9 tokens"), MarkdownLines(Look()), 75)
+        while turn.ensure(first, first + 6):
+            pass
+        ends = zip(turn._parts, turn.offsets[:-1], turn.offsets[1:], strict=True)
+        guessed = [part for part, start, end in ends if start < first + 6 and end > first]
+        assert all(part.is_measured for part in guessed)
+
+
+def test_the_screen_has_the_lines_that_there_are() -> None:
+    async def script(app: Screen, pilot: Pilot[None]) -> None:
+        for word in MIXED.split(" "):
+            app.transcript.append("a", f"{word} ")
+            await asyncio.sleep(0)
+        app.transcript.update(said(MIXED, footer="9 tokens", state=TurnState.COMPLETE))
+        await settled(app, pilot)
+        strips = app.screen._compositor.render_strips()
+        stack, top = app.transcript._stack, app.transcript.scroll_offset.y
+        lines = [stack.line(top + y)[1].text for y in range(len(strips))]
+        drawn = ["".join(each.text for each in strip)[2:-1].rstrip() for strip in strips]
+        assert drawn == [line.rstrip() for line in lines]
+        assert "9 tokens" in drawn
+
+    drive([said("", state=TurnState.STREAMING)], script, size=(80, 12))

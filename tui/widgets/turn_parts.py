@@ -134,11 +134,13 @@ class TurnParts:
         """Draws the parts that have lines `first` to `last`; whether a height changed."""
         before = self.offsets
         self._read()
-        for part in self._parts[max(0, bisect_right(self.offsets, first) - 1) :]:
-            if first > last:
+        index = max(0, bisect_right(self.offsets, first) - 1)
+        y = self.offsets[index]
+        for part in self._parts[index:]:
+            if y > last:
                 break
             part.lines(self._width)
-            first += part.height
+            y += part.height
         self._measure()
         return self.offsets != before
 

@@ -26,6 +26,7 @@ class TurnStack:
     def __init__(self) -> None:
         self.turns: list[TurnParts] = []
         self._offsets: list[int] = [0]
+        self._inner: list[list[int]] = []  # the turns' own, as they were last published
         self._unmeasured = 0  # every turn before this one is measured
 
     @property
@@ -80,10 +81,11 @@ class TurnStack:
         self._place_from(first_changed)
 
     def publish(self) -> bool:
-        """Takes in all that `measure_more` has found; whether any turn's place changed."""
-        before = self._offsets
+        """Takes in all that `measure_more` has found; whether anything's place may have changed."""
+        before, inner = self._offsets, self._inner
         self._place_from(0)
-        return self._offsets != before
+        self._inner = [turn.offsets for turn in self.turns]
+        return self._offsets != before or self._inner != inner
 
     def _place_from(self, index: int) -> None:
         kept = self._offsets[: index + 1]

@@ -128,6 +128,7 @@ class TurnViewport(ScrollView):
             self._published_at = now
             if self._stack.publish():
                 self._settle()
+                self._refresh_changed()
 
     # --- how it is drawn -------------------------------------------------------------------------
 
