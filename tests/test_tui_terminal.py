@@ -145,7 +145,7 @@ def test_ctrl_z_gives_the_terminal_back_and_fg_the_chat(tmp_path: Path, model: P
         terminal.until(lambda: terminal.screen() != first)
 
         terminal.resize(50, 12)
-        terminal.shows(f"\n  ▎ {ALPHABET}\n  ▎ {ALPHABET}\n", f"› {ASKS}", "esc stop")
+        terminal.shows(f"\n  ▎ {ALPHABET}\n  ▎ {ALPHABET}\n", f"› {ASKS}", "answering")
         terminal.resize(160, 40)
         terminal.shows("Search all chats", f"{ALPHABET} {ALPHABET} {ALPHABET}", f"› {ASKS}")
         terminal.resize(80, 24)
@@ -180,7 +180,8 @@ def test_an_editor_has_the_terminal_while_an_answer_goes_on(tmp_path: Path, mode
         terminal.keys("C-x", "C-e")
         terminal.shows("editing --wait -n /")
         terminal.type("failed 3", "Enter")
-        terminal.shows("it ended with 3; what you wrote is in ", "› So: written 0", "▎ abcdef")
+        terminal.says("my editor: it ended with 3; what you wrote is in /")
+        terminal.shows("› So: written 0", "▎ abcdef")
         terminal.keys("Escape")
         terminal.shows("/continue goes on")
 

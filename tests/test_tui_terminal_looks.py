@@ -36,10 +36,11 @@ def looked_around(terminal: TmuxTerminal, model: Path, theme: str = "") -> bytes
         "F5": "Settings of this chat",
         "C-p": "Search for commands",
     }.items():
+        leaves = "esc back" if key != "C-p" else "Search for commands"
         terminal.keys(key)
-        terminal.shows(shows)
+        terminal.shows(shows, leaves)
         terminal.keys("Escape")
-        terminal.lacks("esc back" if key != "C-p" else "Search for commands")
+        terminal.lacks(leaves)
     terminal.type("/")
     terminal.shows("/new")
     return terminal.received(start)

@@ -27,6 +27,10 @@ _PAUSE_S = 0.03
 _PASSED_ON = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "EDGESERVE_KERNELS")
 
 
+def unbroken(text: str) -> str:
+    return "".join(text.split())
+
+
 class TmuxTerminal:
     """`folder` is the shell's. `received` is every byte that the terminal got."""
 
@@ -116,6 +120,12 @@ class TmuxTerminal:
         """Waits until all of them stand there; the screen."""
         return self.until(
             lambda: all(text in self.screen() for text in texts), f"{texts}", bound_s=bound_s
+        )
+
+    def says(self, text: str) -> str:
+        """As `shows`, wherever a notice's lines are broken."""
+        return self.until(
+            lambda: unbroken(text) in unbroken(self.screen().replace("▌", "")), repr(text)
         )
 
     def lacks(self, text: str, *, bound_s: float = _BOUND_S) -> str:
