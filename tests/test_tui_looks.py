@@ -6,6 +6,7 @@ all of them, once.
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,18 @@ def test_a_screen_looks_as_it_did(
 
     assert snap_compare(app, terminal_size=size, run_before=play)
     assert theme == "terminal" or faint == []
+
+
+@pytest.mark.parametrize("scene", sorted(set(SCENES) - {scene for scene, _, _ in _PICTURES}))
+def test_what_is_not_pictured_can_be_read(tmp_path: Path, scene: str):
+    app, client = SCENES[scene].app(tmp_path, "light")
+
+    async def main() -> list[str]:
+        async with app.run_test(size=_SMALL) as pilot:
+            await SCENES[scene].act(app, pilot, client)
+            return _faint_texts(app)
+
+    assert asyncio.run(asyncio.wait_for(main(), 60)) == []
 
 
 def _faint_texts(app: App[None]) -> list[str]:
