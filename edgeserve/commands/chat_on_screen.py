@@ -46,11 +46,11 @@ def open_screen(
 
     async def run() -> int:
         app = EdgeServeApp(desk)
-        try:
-            with ended_by_signals(app.end) as ending:
+        with ended_by_signals(app.end) as ending:
+            try:
                 await app.run_async()
-        finally:
-            await client.aclose()
+            finally:
+                await client.aclose()
         return ending.code or app.return_code or 0
 
     return asyncio.run(run())
