@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from collections.abc import Sequence
 from pathlib import Path
 
 from edgeserve.chats.records import Attachment
 from edgeserve.errors import AttachmentError
+from edgeserve.typed_paths import is_there, path_of
 
 MAX_BYTES = 4_000_000
 _MAX_LISTED = 2_000
@@ -31,17 +33,21 @@ _BEING_TYPED = re.compile(r"""(?<!\S)@("?)([^"\n]*)$""")
 
 def read_attachment(path: str, folder: Path) -> Attachment:
     """A file as it is now, named as it was given. Raises AttachmentError."""
-    place = folder / Path(path).expanduser()
+    place = folder / path_of(path)
     try:
-        if place.is_dir():
+        about = place.stat()
+        if stat.S_ISDIR(about.st_mode):
             raise AttachmentError(path, "a folder: name a file in it")
-        length = place.stat().st_size
-        if length > MAX_BYTES:
-            raise AttachmentError(path, f"{length:,} bytes, of at most {MAX_BYTES:,}")
-        with place.open("rb") as file:  # a device says that it is empty: read no more than allowed
+        if not stat.S_ISREG(about.st_mode):  # which might never be read to its end
+            raise AttachmentError(path, "a pipe or a device: name a file")
+        if about.st_size > MAX_BYTES:
+            raise AttachmentError(path, f"{about.st_size:,} bytes, of at most {MAX_BYTES:,}")
+        with place.open("rb") as file:  # it may be longer than it says: those in /proc are
             raw = file.read(MAX_BYTES + 1)
     except OSError as error:
         raise AttachmentError(path, error.strerror or str(error)) from None
+    except ValueError:
+        raise AttachmentError(path, "no file can have this name") from None
     if len(raw) > MAX_BYTES:
         raise AttachmentError(path, f"more than {MAX_BYTES:,} bytes")
     if b"\0" in raw:
@@ -59,7 +65,7 @@ def attachments_in(text: str, folder: Path) -> list[Attachment]:
     found: dict[str, Attachment] = {}
     for quoted, plain in _WORD.findall(text):
         name = quoted or _name(plain, folder)
-        if name and name not in found and (folder / Path(name).expanduser()).exists():
+        if name and name not in found and is_there(folder / path_of(name)):
             found[name] = read_attachment(name, folder)
     return list(found.values())
 
@@ -69,8 +75,8 @@ def missing_in(text: str, folder: Path) -> list[str]:
     found: list[str] = []
     for quoted, plain in _WORD.findall(text):
         name = quoted or _name(plain, folder)
-        is_there = (folder / Path(name).expanduser()).exists()
-        if _FILE.fullmatch(name) and name not in found and not is_there:
+        is_meant = _FILE.fullmatch(name) and name not in found
+        if is_meant and not is_there(folder / path_of(name)):
             found.append(name)
     return found
 
@@ -78,7 +84,7 @@ def missing_in(text: str, folder: Path) -> list[str]:
 def _name(plain: str, folder: Path) -> str:
     """What follows an @, without the comma or full stop after it where the file has none."""
     bare = plain.rstrip(".,;:!?)]}'")
-    return plain if (folder / Path(plain).expanduser()).exists() else bare
+    return plain if is_there(folder / path_of(plain)) else bare
 
 
 def path_being_typed(text: str) -> str | None:
@@ -95,7 +101,7 @@ def completions(typed: str, folder: Path) -> Sequence[str]:
     Hidden files only where a dot was typed. Reads one folder, and no more than its first entries.
     """
     head, tail = os.path.split(typed)
-    place = folder / Path(head or ".").expanduser()
+    place = folder / path_of(head or ".")
     names: list[str] = []
     try:
         with os.scandir(place) as entries:
@@ -107,7 +113,7 @@ def completions(typed: str, folder: Path) -> Sequence[str]:
                 if entry.name.startswith(".") and not tail.startswith("."):
                     continue
                 names.append(entry.name + ("/" if entry.is_dir() else ""))
-    except OSError:
+    except (OSError, ValueError):
         return ()
     return [os.path.join(head, name) if head else name for name in sorted(names)[:_MAX_OFFERED]]
 

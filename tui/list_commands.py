@@ -15,6 +15,7 @@ from edgeserve.errors import ChatImportError
 from edgeserve.tui.drawing import INTERRUPTED
 from edgeserve.tui.screens.dialogs import LineDialog
 from edgeserve.tui.window import ChatWindow, keep_written
+from edgeserve.typed_paths import is_file, path_of
 
 
 class ListCommands:
@@ -225,7 +226,7 @@ class ListCommands:
             return
         named = argument.removeprefix("--force").strip()
         name = named or f"{_file_name(chat.title)}.md"
-        path = screen.desk.folder / Path(name).expanduser()
+        path = screen.desk.folder / path_of(name)
         if path.suffix.lower() not in (".md", ".markdown", ".txt", ".json"):
             screen.say(f"{name} was not written: .md and .txt are Markdown, .json has all branches")
             return
@@ -256,7 +257,7 @@ class ListCommands:
             argument = await screen.ask_user(LineDialog("Import a file", _FORMS)) or ""
         if not argument:
             return
-        path = screen.desk.folder / Path(argument).expanduser()
+        path = screen.desk.folder / path_of(argument)
         from edgeserve.chats.exchange import read_file
 
         found = await asyncio.to_thread(read_file, path, random_id)
@@ -275,7 +276,7 @@ _FORMS = "Markdown or JSON as /export writes them, ChatGPT's conversations.json,
 
 def _is_free_for(chat: Chat, path: Path) -> bool:
     """Whether nothing is there, or what was written there of this chat before."""
-    if not path.is_file():
+    if not is_file(path):
         return True
     try:
         found = read_file(path, random_id)
@@ -286,6 +287,8 @@ def _is_free_for(chat: Chat, path: Path) -> bool:
 
 def _written(path: Path, data: bytes) -> None:
     """Wholly, or what stood there stays. Raises OSError."""
+    if path.is_fifo():
+        raise OSError("it is a pipe")  # which takes nothing until somebody reads it
     if path.is_symlink() or (path.exists() and not path.is_file()):
         path.write_bytes(data)  # a device or a link is written to, not replaced
         return

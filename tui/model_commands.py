@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from pathlib import Path
 
 from textual.content import Content
 
@@ -14,6 +13,7 @@ from edgeserve.tui.screens.dialogs import ChoiceDialog, LineDialog, Offer
 from edgeserve.tui.terminal_text import shown_line
 from edgeserve.tui.window import ChatWindow
 from edgeserve.tui.wording import called, tokens_short
+from edgeserve.typed_paths import is_file, path_of
 
 
 class ModelCommands:
@@ -66,7 +66,7 @@ class ModelCommands:
     def _is_file_here(self, name: str) -> bool:
         """A model file that lies in no folder of models is offered by nobody."""
         is_local = self._screen.desk.client.place == HERE
-        return is_local and name.endswith(".gguf") and Path(name).expanduser().is_file()
+        return is_local and name.endswith(".gguf") and is_file(path_of(name))
 
     async def _models(self, _: str) -> None:
         from edgeserve.tui.screens.models import ModelsScreen

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import stat
 import tempfile
 from collections.abc import Callable
 from contextlib import suppress
@@ -26,7 +27,10 @@ def read_file(path: Path, new_id: Callable[[], str]) -> list[Conversation]:
     Raises ChatImportError.
     """
     try:
-        size = path.stat().st_size
+        about = path.stat()
+        if not stat.S_ISREG(about.st_mode) and not stat.S_ISDIR(about.st_mode):
+            raise ChatImportError(str(path), "", "is a pipe or a device, which may have no end")
+        size = about.st_size
         if size > MAX_IMPORT_BYTES:
             raise ChatImportError(str(path), "", f"has {size:,} bytes, over {MAX_IMPORT_BYTES:,}")
         with path.open("rb") as file:
@@ -35,6 +39,8 @@ def read_file(path: Path, new_id: Callable[[], str]) -> list[Conversation]:
         return read(path.read_bytes(), str(path), new_id)
     except OSError as error:
         raise ChatImportError(str(path), "", error.strerror or str(error)) from error
+    except ValueError as error:
+        raise ChatImportError(str(path), "", "no file can have this name") from error
 
 
 def _of_another_store(path: Path) -> list[Conversation]:

@@ -9,6 +9,7 @@ from edgeserve.loader.catalog import Catalog
 from edgeserve.loader.machine import available_memory
 from edgeserve.loader.sources import KEEPERS, looks_like_path
 from edgeserve.loader.store import ModelStore
+from edgeserve.typed_paths import is_file, path_of
 
 _PREFIXES = ("hf", "pypi", *KEEPERS)
 
@@ -33,14 +34,12 @@ def chosen_model(store: ModelStore, last_used: str = "") -> str:
 
 def names_model(word: str, catalog: Catalog) -> bool:
     """Whether a word can only be meant as a model's name, be it here or not."""
-    from pathlib import Path
-
     prefix, colon, _ = word.partition(":")
     if colon and prefix.lower() in _PREFIXES:
         return True
     if word.lower().endswith(".gguf") or catalog.find(prefix) is not None:
         return True
-    return (looks_like_path(word) or " " not in word) and Path(word).expanduser().is_file()
+    return (looks_like_path(word) or " " not in word) and is_file(path_of(word))
 
 
 def require_no_misspelling(word: str, catalog: Catalog) -> None:

@@ -6,13 +6,13 @@ import argparse
 import asyncio
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edgeserve.commands.chat import client_of
 from edgeserve.commands.engine_arguments import add_engine_arguments
 from edgeserve.config import Config, keep_numpy_to_one_thread
 from edgeserve.errors import InvalidRequestError
+from edgeserve.typed_paths import is_file, path_of
 
 if TYPE_CHECKING:
     from edgeserve.chats.records import Chat, Conversation
@@ -66,12 +66,12 @@ def _conversations(text: str, config: Config) -> Sequence[Conversation]:
     from edgeserve.chats.exchange import read_file
     from edgeserve.chats.store import ChatStore, random_id
 
-    path = Path(text).expanduser()
+    path = path_of(text)
     if path.suffix.lower() in (".md", ".markdown", ".txt"):
         raise InvalidRequestError(
             "CHAT", text, "a .json export (/export chat.json): Markdown keeps no seeds and tokens"
         )
-    if path.is_file() or text.lower().endswith(".json"):
+    if is_file(path) or text.lower().endswith(".json"):
         return read_file(path, random_id)
     if not config.chats_file.is_file():
         raise InvalidRequestError("CHAT", text, "a file: there are no chats on this machine")

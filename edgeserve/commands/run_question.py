@@ -6,11 +6,11 @@ import argparse
 import re
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edgeserve.config import Config
 from edgeserve.errors import InvalidRequestError
+from edgeserve.typed_paths import is_file, path_of
 
 if TYPE_CHECKING:
     from edgeserve.chats.prompt_library import Prompt
@@ -86,9 +86,9 @@ def _prompt(name: str, config: Config) -> Prompt:
     """A file where the word can be one and is, or else a prompt of the library."""
     from edgeserve.chats.prompt_library import PromptLibrary, prompt_in
 
-    path = Path(name).expanduser()
+    path = path_of(name)
     is_path = len(path.parts) > 1 or path.suffix.lower() in (".md", ".txt")
-    if is_path and path.is_file():
+    if is_path and is_file(path):
         return prompt_in(path)
     return PromptLibrary(config.prompt_files_dir).prompt(name)
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from edgeserve.errors import ModelNotFoundError, ModelSourceError
 from edgeserve.frozen import frozen
+from edgeserve.typed_paths import is_file, is_there, path_of
 
 if TYPE_CHECKING:
     from edgeserve.loader.catalog import Catalog, CatalogEntry
@@ -105,13 +106,13 @@ def looks_like_path(text: str) -> bool:
 
 def path_source(text: str) -> PathSource:
     """Raises ModelSourceError for a folder, ModelNotFoundError."""
-    path = Path(text).expanduser()
-    if path.is_dir():
+    path = path_of(text)
+    if os.path.isdir(path):  # pathlib's raises for a name that is too long
         raise ModelSourceError(text, _about_folder(path))
     if not os.path.lexists(path):
         hint = f"; for the hub's repository: hf:{text}" if _HUB_REPO.fullmatch(text) else ""
         raise ModelNotFoundError(f"{text}: no such file{hint}")
-    if not path.exists():
+    if not is_there(path):
         raise ModelNotFoundError(f"{text}: a link to {os.readlink(path)}, which does not exist")
     return PathSource(path)
 
@@ -131,7 +132,7 @@ def _named_source(text: str, catalog: Catalog) -> Source:
     entry = catalog.find(name)
     if entry is not None:
         return CatalogSource(entry, quant or None)
-    if Path(text).is_file():
+    if is_file(Path(text)):
         return PathSource(Path(text))
     near = catalog.closest(name)
     hint = f"did you mean {' or '.join(near)}?" if near else "`edgeserve list` prints the names"
