@@ -149,7 +149,8 @@ def test_the_terminal_over_ssh_is_asked_through_tmux(tmp_path: Path):
         await table.shows("sent to your terminal")
         assert written == ["\x1bPtmux;\x1b\x1b]52;c;WW91IHNhaWQ6IEhp\a\x1b\\"]
 
-    drive(tmp_path, body, terminal=Terminal(over_ssh=True, in_tmux=True))
+    terminal = Terminal(over_ssh=True, in_tmux=True)
+    drive(tmp_path, body, terminal=terminal, find_program=lambda _: None)
 
 
 def test_what_the_editor_left_is_in_the_composer():
