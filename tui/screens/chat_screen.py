@@ -25,6 +25,7 @@ from edgeserve.tui.keeper import ChatKeeper
 from edgeserve.tui.model_switch import ModelSwitch
 from edgeserve.tui.opening import close_chats, open_chats
 from edgeserve.tui.pace import Pace
+from edgeserve.tui.painting import LeanCompositor
 from edgeserve.tui.screens.chat_keys import CHAT_KEYS
 from edgeserve.tui.sending import Sending
 from edgeserve.tui.widgets import transcript_messages as wanted
@@ -62,6 +63,7 @@ class ChatScreen(Screen[None]):
 
     def __init__(self, desk: Desk) -> None:
         super().__init__()
+        self._compositor = LeanCompositor()
         self.desk = desk
         self.signs = desk.signs
         self.keeper = ChatKeeper(desk.open_chats, self._hear)
