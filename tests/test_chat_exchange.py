@@ -142,6 +142,12 @@ def test_a_wrong_json_names_the_place(old: str, new: str, place: str, reason: st
     assert reason in caught.value.reason
 
 
+_WITH_SETTING = (
+    b'{"format": "edgeserve chats", "version": 1,'
+    b' "chats": [{"id": "c", "turns": [], "settings": {"new": %s}}]}'
+)
+
+
 @pytest.mark.parametrize(
     ("data", "place"),
     [
@@ -158,6 +164,8 @@ def test_a_wrong_json_names_the_place(old: str, new: str, place: str, reason: st
         (b'<!-- edgeserve chat {"version":1, "title":' + b'{"a":' * 50_000 + b"} -->", "line 1"),
         (b'{"chats":' + b"[" * 100_000, ""),
         (b'[{"mapping": 5}]', "$[0].mapping"),
+        (_WITH_SETTING % (b'{"x":' * 900 + b"1" + b"}" * 900), "$.chats[0].settings[...]"),
+        (_WITH_SETTING % b"[1, 2]", "$.chats[0].settings[...]"),
     ],
 )
 def test_hostile_files_are_refused_with_their_place(data: bytes, place: str) -> None:

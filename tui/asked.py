@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import fields
-from typing import Any
 
 from edgeserve.chats.messages import content_of, messages_of
 from edgeserve.chats.records import Chat, Turn
+from edgeserve.tui.chat_settings import usable
 from edgeserve.tui.client import ChatSettings, Question
 from edgeserve.types import Message
 
@@ -30,10 +29,8 @@ def question_of(
 
 
 def settings_of(chat: Chat) -> ChatSettings:
-    """Those of a chat that this version knows."""
-    known = {field.name for field in fields(ChatSettings)}
-    given: dict[str, Any] = {n: value for n, value in chat.settings.items() if n in known}
-    return ChatSettings(**given)
+    """Those of a chat that this version can use."""
+    return ChatSettings(**usable(chat.settings))
 
 
 def summary_question(gone: Sequence[Turn], summarised: Sequence[str]) -> Question:

@@ -1,8 +1,10 @@
-"""A chat's settings, from what somebody typed."""
+"""A chat's settings, from what somebody typed, or a file has."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from edgeserve.errors import InvalidRequestError
 
@@ -11,20 +13,30 @@ def _at_least(least: float) -> Callable[[float], bool]:
     return lambda value: value >= least
 
 
+def _finite(value: float) -> bool:
+    return 0 <= value < math.inf
+
+
+def _above_zero(value: float) -> bool:
+    return 0 < value < math.inf
+
+
 def _share(value: float) -> bool:
     return 0 <= value <= 1
 
 
 _NUMBERS: Mapping[str, tuple[type[int] | type[float], Callable[[float], bool], str]] = {
-    "temperature": (float, _at_least(0), "a number from 0 on; 0 never varies"),
+    "temperature": (float, _finite, "a number from 0 on; 0 never varies"),
     "top_p": (float, lambda value: 0 < value <= 1, "a number above 0, at most 1"),
     "top_k": (int, _at_least(0), "a whole number from 0 on; 0 is off"),
     "min_p": (float, _share, "a number from 0 to 1; 0 is off"),
-    "repetition_penalty": (float, lambda value: value > 0, "a number above 0; 1 is off"),
+    "repetition_penalty": (float, _above_zero, "a number above 0; 1 is off"),
     "max_tokens": (int, _at_least(1), "a whole number of tokens"),
     "seed": (int, _at_least(0), "a whole number"),
     "thinking_budget": (int, _at_least(0), "a whole number of tokens; 0 is no thinking"),
 }
+
+_THINKS: Mapping[str, bool | None] = {"": None, "auto": None, "on": True, "off": False}
 
 NUMBERS = tuple(_NUMBERS)
 """The names of settings that are numbers."""
@@ -33,7 +45,7 @@ NUMBERS = tuple(_NUMBERS)
 def as_setting(name: str, text: str) -> object:
     """The value for a setting, None for an empty text. Raises InvalidRequestError."""
     if name == "thinking":
-        return {"": None, "auto": None, "on": True, "off": False}.get(text.strip().lower())
+        return _thinks(text)
     if name not in _NUMBERS:
         raise InvalidRequestError("setting", name, f"one of {', '.join(_NUMBERS)}")
     kind, is_allowed, allowed = _NUMBERS[name]
@@ -56,12 +68,29 @@ def explained(name: str) -> str:
 def thinking(how: str) -> Mapping[str, object]:
     """From on, off, auto or a budget. Raises InvalidRequestError."""
     word = how.strip().lower()
-    if word in ("", "auto"):
-        return {"thinking": None, "thinking_budget": None}
-    if word == "on":
-        return {"thinking": True, "thinking_budget": None}
-    if word == "off":
-        return {"thinking": False, "thinking_budget": None}
+    if word in _THINKS:
+        return {"thinking": _THINKS[word], "thinking_budget": None}
     if word.isdecimal():
-        return {"thinking": True, "thinking_budget": int(word)}
+        return {"thinking": True, "thinking_budget": as_setting("thinking_budget", word)}
     raise InvalidRequestError("thinking", how, "on, off, auto or a number of tokens")
+
+
+def usable(settings: Mapping[str, object]) -> dict[str, Any]:
+    """Those that this version knows, of the kind that it knows: a file may have any."""
+    return {name: value for name, value in settings.items() if _is_usable(name, value)}
+
+
+def _is_usable(name: str, value: object) -> bool:
+    if name not in _NUMBERS:
+        return name == "thinking" and isinstance(value, bool)
+    kind, is_allowed, _ = _NUMBERS[name]
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return (kind is float or isinstance(value, int)) and is_allowed(value)
+
+
+def _thinks(text: str) -> bool | None:
+    try:
+        return _THINKS[text.strip().lower()]
+    except KeyError:
+        raise InvalidRequestError("thinking", text, "on, off or auto") from None

@@ -25,6 +25,10 @@ FORMAT = "edgeserve chats"
 VERSION = 1
 
 
+_Setting = bool | int | float | str | None
+"""No value in a value: one that is nested deeply could be read, and not be written again."""
+
+
 class _Entry(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """A value of the file. Fields at their defaults are left out."""
 
@@ -37,7 +41,7 @@ class AttachmentEntry(_Entry):
 class GenerationEntry(_Entry):
     model: str
     fingerprint: str = ""
-    settings: dict[str, object] = msgspec.field(default_factory=dict[str, object])
+    settings: dict[str, _Setting] = msgspec.field(default_factory=dict[str, _Setting])
     system_prompt: str = ""
     seed: int | None = None
     token_ids: tuple[int, ...] = ()
@@ -76,7 +80,7 @@ class ChatEntry(_Entry):
     tags: tuple[str, ...] = ()
     model: str = ""
     system_prompt: str = ""
-    settings: dict[str, object] = msgspec.field(default_factory=dict[str, object])
+    settings: dict[str, _Setting] = msgspec.field(default_factory=dict[str, _Setting])
     leaf_id: str | None = None
     draft: str = ""
 
