@@ -196,6 +196,9 @@ HARD = {
         "$schema": "https://json-schema.org/draft/2020-12/schema", "$comment": "c",
         "deprecated": True, "readOnly": True, "type": "boolean",
     },
+    "bounds of 64 bits": {"type": "integer", "minimum": 2**63 - 3, "maximum": 2**64 - 1},
+    "bounds of 53 bits": {"type": "integer", "exclusiveMinimum": 2**53 - 4, "maximum": 2**53 - 1},
+    "bounds of floats": {"type": "number", "minimum": -0.25, "exclusiveMaximum": 0.125},
     "digits and words": {"type": "string", "pattern": r"^\d\w\s$"},
 }  # fmt: skip
 
@@ -267,6 +270,11 @@ REFUSED = {
     "no divisor": ({"type": "integer", "multipleOf": 0}, "multipleOf", "#"),
     "false": (False, "", "#"),
     "contradiction": ({"type": "integer", "minimum": 5, "maximum": 3}, "minimum", "#"),
+    "integers past 64 bits": ({"items": {"type": "integer", "minimum": 10**30, "maximum": 10**31}}, "minimum", "#/items"),  # noqa: E501
+    "an integer that no float is": ({"type": "integer", "minimum": 2**53 + 1}, "minimum", "#"),
+    "a bound that is let through": ({"type": "number", "exclusiveMinimum": 1, "maximum": 1.1}, "exclusiveMinimum", "#"),  # noqa: E501
+    "and the one above": ({"minimum": -15.2, "exclusiveMaximum": -15}, "exclusiveMaximum", "#"),
+    "a pattern cut short": ({"type": "string", "pattern": "a\\"}, "pattern", "#"),
     "not a schema": ({"items": 3}, "", "#/items"),
 }  # fmt: skip
 
@@ -286,6 +294,7 @@ DEEP = 60_000
 TEXTS = {
     "open groups": Constraint.regex("(((("),
     "lookahead": Constraint.regex("(?=a)b"),
+    "cut short": Constraint.regex("a\\\\\\"),
     "many copies": Constraint.regex("a{100000}"),
     "nested groups": Constraint.regex("(" * DEEP + "a" + ")" * DEEP),
     "nothing matches": Constraint.regex(r"[^\s\S]"),
@@ -380,6 +389,15 @@ def test_lenient_leaves_out_what_it_must_and_keeps_names_types_required_and_enum
     assert named & {"#/properties/d/minimum", "#/properties/d/maximum"}
     with pytest.raises(ConstraintError):
         compiled(SCHEMA(schema))
+
+
+def test_lenient_leaves_out_a_bound_that_does_not_hold() -> None:
+    loose = {"exclusiveMinimum": 0, "maximum": 0.5}
+    schema = {"properties": {"a": {"type": "number", **loose}}}
+    relaxed = compiled(SCHEMA(schema, lenient=True)).relaxed
+    assert [(each.path, each.keyword) for each in relaxed] == [
+        ("#/properties/a", "exclusiveMinimum")
+    ]
 
 
 def test_schemas_in_a_grammar_are_held_to_the_same() -> None:

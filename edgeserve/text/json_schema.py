@@ -13,6 +13,7 @@ from llguidance import LLMatcher
 
 from edgeserve.errors import ConstraintError
 from edgeserve.text.matcher import reason_of
+from edgeserve.text.number_bounds import bound_not_held, has_risky_bounds
 from edgeserve.text.schema_cleaner import Node, Place, SchemaCleaner
 from edgeserve.text.schema_cycles import endless_reference
 from edgeserve.text.schema_keywords import KEPT
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from llguidance._lib import JsonCompileOptions
 
 _MAX_TRIALS = 500
+_MAX_BOUNDS = 200
 
 
 def whitespace() -> JsonCompileOptions:
@@ -42,6 +44,7 @@ def enforceable_schema(text: str, *, lenient: bool) -> tuple[str, tuple[Relaxed,
         raise ConstraintError("json_schema", "nothing satisfies false", path="#")
     schema = {} if schema is True else schema
     _refuse_endless(schema, cleaner)
+    _refuse_loose_bounds(cleaner, lenient=lenient)
     problem = _problem(schema)
     if problem and lenient:
         problem = _relax(schema, cleaner)
@@ -74,6 +77,21 @@ def _refuse_endless(schema: Node, cleaner: SchemaCleaner) -> None:
     if endless is not None:
         reason = "its values have no end: each must hold another one"
         raise ConstraintError("json_schema", reason, path=cleaner.pointer_of(endless))
+
+
+def _refuse_loose_bounds(cleaner: SchemaCleaner, *, lenient: bool) -> None:
+    """With `lenient` those bounds are left out."""
+    risky = [place for place in cleaner.places if has_risky_bounds(place.node)]
+    if len(risky) > _MAX_BOUNDS:
+        reason = f"has more than {_MAX_BOUNDS} bounds of numbers that take a trial each"
+        raise ConstraintError("json_schema", reason, path=risky[_MAX_BOUNDS].path)
+    for place in risky:
+        while (keyword := bound_not_held(place.node)) is not None:
+            reason = "lets some numbers past it; give a bound of fewer digits, or an inclusive one"
+            if not lenient:
+                raise ConstraintError("json_schema", reason, path=place.path, keyword=keyword)
+            del place.node[keyword]
+            cleaner.relax(place.path, keyword, reason)
 
 
 def _relax(schema: Node, cleaner: SchemaCleaner) -> str:

@@ -42,6 +42,8 @@ def refused_pattern(pattern: str) -> str | None:
             at = count.end() - 1
         elif char not in "*+?|^$":
             at += char == "\\"
+            if at == len(pattern):  # llguidance takes it as no pattern at all
+                return "ends in a backslash, which must have something to escape"
             last = 1
             sizes[-1] += 1
         if sizes[-1] > _MAX_COPIES:
