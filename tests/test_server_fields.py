@@ -431,6 +431,12 @@ def test_what_cannot_be_enforced_is_refused_by_field(ask: Any, fields: Any, para
     assert error(ask(chat(**fields)))["param"] == param
 
 
+def test_what_is_found_too_complex_when_it_is_followed_is_the_requests_fault(ask: Any) -> None:
+    found = ask(chat(grammar='root ::= "a"{300000}', max_tokens=20))
+    assert found.status_code == 400, found.text
+    assert "simplify it" in found.json()["error"]["message"]
+
+
 def test_what_of_a_schema_is_not_enforced_is_said(ask: Any) -> None:
     schema = {"type": "string", "format": "no-such-format", "maxLength": 3, "title": "t"}
     found = ask(chat(guided_json=schema, max_tokens=20))

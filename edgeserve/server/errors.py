@@ -103,7 +103,7 @@ def problem_of(error: BaseException) -> Problem:
             return _bad(error, "messages", "context_length_exceeded")
         case errors.InvalidRequestError():
             return _bad(error, error.parameter, None)
-        case errors.TemplateError() | errors.NothingAllowedError():
+        case errors.TemplateError() | errors.NothingAllowedError() | errors.ConstraintLimitError():
             return _bad(error, None, None)
         case errors.OutOfBlocksError():
             return _bad(error, "messages", "context_length_exceeded")
