@@ -130,11 +130,15 @@ def make_engine(
     growth: Growth | None = None,
     speculator: Speculator | None = None,
     store: DiskStore | None = None,
+    headroom: float = 0.0,
 ) -> Engine:
+    """Without `headroom` pools are filled to the last block, so that preemption is common."""
     return Engine(
         runner,
         tokenizer or tiny_tokenizer(),
-        EngineLimits(max_model_len, max_num_batched_tokens, max_num_seqs),
+        EngineLimits(
+            max_model_len, max_num_batched_tokens, max_num_seqs, headroom_answers=headroom
+        ),
         SamplingDefaults(),
         clock,
         PrefixIndex(b"", BLOCK_SIZE) if prefix_caching else None,

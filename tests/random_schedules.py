@@ -85,6 +85,8 @@ class Machine:
     """Guesses are what the model said after wrong ones, `draft_length` or 5 tokens of them."""
     disk: bool = False
     """Blocks are kept in a store that all engines of a workshop share."""
+    headroom: float = 0.0
+    """Answers whose room is left free by who starts; with none the pool is filled, and overfull."""
 
 
 class Lent:
@@ -252,7 +254,9 @@ class Workshop:
         return Engine(
             Lent(model.engine._runner, machine.num_blocks),  # pyright: ignore[reportPrivateUsage]
             model.tokenizer,
-            EngineLimits(self._context, machine.batched, machine.seqs),
+            EngineLimits(
+                self._context, machine.batched, machine.seqs, headroom_answers=machine.headroom
+            ),
             model.defaults,
             uneven_clock(),
             PrefixIndex(b"", BLOCK_SIZE) if machine.prefix_caching else None,
@@ -301,6 +305,7 @@ def random_machine(random: Random, num_blocks: Sequence[int], kv_types: Sequence
         looks_up=random.random() < 0.25,
         disk=prefix_caching and random.random() < 0.5,
         looks_ahead=random.random() < 0.2,
+        headroom=random.choice([0.0, 0.0, 3.0]),
     )
 
 

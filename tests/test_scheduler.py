@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from random import Random
 from typing import cast
 
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from edgeserve.cache.block_tables import BlockTables
 from edgeserve.cache.kv_cache import KVCache
 from edgeserve.cache.prefix_index import PrefixIndex
+from edgeserve.engine.headroom import Headroom
 from edgeserve.engine.restorer import Restorer
 from edgeserve.engine.scheduled_rows import SchedulerOutput
 from edgeserve.engine.scheduler import Scheduler
@@ -42,12 +44,23 @@ class Bench:
     """A scheduler whose every step is checked and then pretended to have been computed."""
 
     def __init__(
-        self, *, blocks: int = 100, batched: int = 16, seqs: int = 8, sharing: bool = False
+        self,
+        *,
+        blocks: int = 100,
+        batched: int = 16,
+        seqs: int = 8,
+        sharing: bool = False,
+        headroom: float = 0.0,
     ) -> None:
         index = PrefixIndex(b"", BLOCK) if sharing else None
         self.cache = KVCache(windows=[None, 6], num_blocks=blocks, block_size=BLOCK, index=index)
         self.budget, self.seqs = batched, seqs
-        self.scheduler = Scheduler(self.cache, max_num_batched_tokens=batched, max_num_seqs=seqs)
+        self.scheduler = Scheduler(
+            self.cache,
+            max_num_batched_tokens=batched,
+            max_num_seqs=seqs,
+            headroom=Headroom(headroom),
+        )
         self.live: list[Sequence] = []
         self.ended: list[str] = []
 
@@ -197,6 +210,67 @@ def test_youngest_gives_way_when_blocks_run_out_and_comes_back_first() -> None:
     assert (b.num_computed_tokens, b.num_output_tokens > 0) == (0, True)
     bench.run()
     assert bench.ended == ["a", "b", "c"]
+
+
+def test_who_starts_leaves_room_for_the_answers_of_those_before_it() -> None:
+    bench = Bench(blocks=6, headroom=3.0)
+    a, b = bench.add("a", 4, 8), bench.add("b", 4, 8)  # three blocks each, in the end
+    c = bench.add("c", 4, 8)
+    bench.step()
+    assert bench.scheduler.num_running == 2
+    bench.run()
+    assert bench.ended == ["a", "b", "c"]
+    assert [s.num_preemptions for s in (a, b, c)] == [0, 0, 0]
+
+
+def test_how_much_room_is_left_is_learned_from_answers() -> None:
+    def num_running(output: int) -> int:
+        """Of eight that may say a hundred tokens, after a hundred that said so many."""
+        bench = Bench(blocks=70, batched=128, headroom=3.0)
+        for n in range(100):
+            bench.add(str(n), 4, output)
+            bench.run()
+        for n in range(8):
+            bench.add(f"of eight {n}", 16, 100)
+        bench.step()
+        return bench.scheduler.num_running
+
+    assert [num_running(output) for output in (1, 60, 90)] == [8, 6, 2]
+
+
+def test_room_is_not_kept_for_those_that_matter_less() -> None:
+    bench = Bench(blocks=10, headroom=3.0)
+    patient = bench.sequence("patient", 4, 32)
+    patient.priority = 5
+    bench.scheduler.add(patient)
+    bench.live.append(patient)
+    bench.step()
+    bench.add("urgent", 4, 32)
+    bench.step()
+    assert bench.scheduler.num_running == 2
+    bench.run()
+    assert bench.ended == ["urgent", "patient"]
+
+
+def crowd(headroom: float) -> tuple[int, int]:
+    """Sequences preempted and rows computed until 150 of 16 clients' answers have ended."""
+    bench = Bench(blocks=50, batched=64, seqs=16, headroom=headroom)
+    lengths = Random(1)
+    rows = preempted = added = 0
+    while len(bench.ended) < 150:
+        while len(bench.live) < 16:
+            added += 1
+            bench.add(str(added), lengths.randint(2, 20), lengths.randint(4, 40))
+        output = bench.step()
+        rows, preempted = rows + output.num_rows, preempted + output.num_preempted
+    return preempted, rows
+
+
+def test_with_room_for_growth_little_is_preempted_and_computed_twice() -> None:
+    without, rows_without = crowd(0.0)
+    preempted, rows = crowd(3.0)
+    assert preempted < without / 5
+    assert rows < 0.8 * rows_without
 
 
 def test_sequence_that_no_pool_could_hold_is_refused_with_both_numbers() -> None:
@@ -358,7 +432,13 @@ def test_everything_ends_within_budgets_over_any_schedule(
     blocks: int,
     data: st.DataObject,
 ) -> None:
-    bench = Bench(blocks=blocks, batched=batched, seqs=seqs, sharing=data.draw(st.booleans()))
+    bench = Bench(
+        blocks=blocks,
+        batched=batched,
+        seqs=seqs,
+        sharing=data.draw(st.booleans()),
+        headroom=data.draw(st.sampled_from([0.0, 0.5, 3.0])),
+    )
     for n, (pause, prompt, output, scored) in enumerate(wanted):
         added = bench.add(str(n), prompt, output, scored=scored)
         added.token_ids[prompt // 2 :] = [n % 3] * (prompt - prompt // 2)

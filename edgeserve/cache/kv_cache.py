@@ -168,7 +168,7 @@ class KVCache:
         missing = self.missing(tables, first, num_tokens)
         if not any(missing):
             return True
-        if not all(self._grown(group, n) for group, n in enumerate(missing)):
+        if not self.make_room(missing):
             return False
         for group, (table, n, pool) in enumerate(
             zip(tables.groups, missing, self._pools, strict=True)
@@ -178,6 +178,10 @@ class KVCache:
                 n -= 1
             table.extend(pool.take(n))
         return True
+
+    def make_room(self, counts: Sequence[int]) -> bool:
+        """Whether each group's pool could give so many blocks; it grows for that if it may."""
+        return all(self._grown(group, count) for group, count in enumerate(counts))
 
     def missing(self, tables: BlockTables, first: int, num_tokens: int) -> list[int]:
         """Blocks of each group that `extend` would take."""

@@ -15,6 +15,7 @@ from edgeserve.cache.prefix_index import PrefixIndex
 from edgeserve.engine.accounting import Accounts, DraftCounts, EngineStats, StepReport, StepSeconds
 from edgeserve.engine.admission import Admission
 from edgeserve.engine.forward import ForwardPass
+from edgeserve.engine.headroom import Headroom
 from edgeserve.engine.limits import EngineLimits
 from edgeserve.engine.live_request import LiveRequest, Request
 from edgeserve.engine.output import (
@@ -94,6 +95,7 @@ class Engine:
             max_num_batched_tokens=limits.max_num_batched_tokens,
             max_num_seqs=limits.max_num_seqs,
             restorer=self._restorer,
+            headroom=Headroom(limits.headroom_answers),
         )
         self._live: dict[str, LiveRequest] = {}
         self._half_taken: tuple[ScheduledRows, ...] = ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from edgeserve.engine.headroom import NUM_ANSWERS
 from edgeserve.frozen import frozen
 
 
@@ -10,7 +11,8 @@ class EngineLimits:
     """`max_model_len` bounds prompt plus output; the others bound a step.
 
     `max_step_s` seconds is what a step with a prompt in it should take at most; how many rows that
-    is is learned, from `prior_s_per_row` on.
+    is is learned, from `prior_s_per_row` on. `headroom_answers` is how many answers' room whoever
+    starts leaves free: without it the pool is filled, and more is preempted.
     """
 
     max_model_len: int
@@ -20,3 +22,4 @@ class EngineLimits:
     target_itl_s: float | None = None
     prior_s_per_row: float = 0.0
     prior_s_per_key: float = 0.0
+    headroom_answers: float = NUM_ANSWERS

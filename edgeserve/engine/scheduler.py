@@ -1,8 +1,9 @@
 """Which rows the next step computes: decodes first, then prompts, within the token budget.
 
-First come, first served, but that a lower priority goes ahead of at most 64 that came before. When
-blocks run out, the running sequence that is last in this order gives its own back and is computed
-again later: its tokens stay, so its answer does too. A prompt that begins like one
+First come, first served, but that a lower priority goes ahead of at most 64 that came before. Who
+starts leaves room for the answers of those before it to grow (headroom.py). When blocks run out all
+the same, the running sequence that is last in this order gives its own back and is computed again
+later: its tokens stay, so its answer does too. A prompt that begins like one
 which is being computed waits for that one's blocks, and then shares them. Prompts take turns: in
 every other step the shortest goes first, so that a short chat need not wait for a long one's end.
 """
@@ -17,6 +18,7 @@ from typing import Protocol
 
 from edgeserve.cache.kv_cache import KVCache
 from edgeserve.engine.accounting import EngineLoad
+from edgeserve.engine.headroom import Headroom
 from edgeserve.engine.restorer import Restorer
 from edgeserve.engine.scheduled_rows import ScheduledRows, SchedulerOutput, scheduled_rows
 from edgeserve.engine.sequence import Sequence
@@ -53,12 +55,14 @@ class Scheduler:
         max_num_batched_tokens: int,
         max_num_seqs: int,
         restorer: Restorer | None = None,
+        headroom: Headroom | None = None,
     ) -> None:
         self._cache = cache
         self._restorer = restorer
         self._max_num_batched_tokens = max_num_batched_tokens
         # With a row a step for everyone who runs, a prompt always moves, and nobody starves.
         self._max_num_seqs = min(max_num_seqs, max_num_batched_tokens)
+        self._headroom = Headroom() if headroom is None else headroom
         self._places = count()
         # Both in the order of their ranks.
         self._waiting: list[Sequence] = []
@@ -100,6 +104,7 @@ class Scheduler:
             self._restorer.forget(sequence)
         if sequence in self._running:
             self._running.remove(sequence)
+            self._headroom.learn(sequence)
         elif sequence in self._waiting:
             self._waiting.remove(sequence)
         self._release(sequence)
@@ -250,7 +255,7 @@ class Scheduler:
         sequence.num_computed_tokens = shared
         if self._restorer is not None:
             self._restorer.started(sequence)
-        if not self._extend(sequence):
+        if not (self._leaves_room(sequence) and self._extend(sequence)):
             self._give_up(sequence)
             return False
         if sequence.num_preemptions == 0:
@@ -258,6 +263,22 @@ class Scheduler:
         for block_hash in sequence.prefix_hashes[tables.num_indexed + 1 :]:
             self._coming.setdefault(block_hash, sequence)
         return True
+
+    def _leaves_room(self, sequence: Sequence) -> bool:
+        """Whether those before it, and itself, can grow if it starts. Alone it always does."""
+        reserve = self._reserve(sequence)
+        if reserve == 0:
+            return True
+        first, end = sequence.num_computed_tokens, len(sequence.token_ids)
+        missing = self._cache.missing(sequence.block_tables, first, end)
+        return self._cache.make_room([n + reserve for n in missing])
+
+    def _reserve(self, sequence: Sequence) -> int:
+        """Blocks of each group that have to stay free beside what it takes."""
+        before = [s for s in self._running if s.rank < sequence.rank]
+        if not before:
+            return 0
+        return self._cache.blocks_for(self._headroom.tokens([*before, sequence]))
 
     def _give_up(self, sequence: Sequence) -> None:
         """Lets go of what was shared, and notes how many blocks must be there for another try."""
@@ -280,8 +301,8 @@ class Scheduler:
         """Whether it lacked room and still does: its prefix need not be looked up to know."""
         if self._stuck is None or self._stuck[0] is not sequence:
             return False
-        available = self._cache.num_available()
-        return any(n > room for n, room in zip(self._stuck[1], available, strict=True))
+        reserve, available = self._reserve(sequence), self._cache.num_available()
+        return any(n + reserve > room for n, room in zip(self._stuck[1], available, strict=True))
 
     def _awaits(self, sequence: Sequence) -> bool:
         """Whether blocks that it can use are about to be computed by another, or read."""
