@@ -12,6 +12,7 @@ from edgeserve.cache.disk_store import DiskStore
 from edgeserve.cache.kv_cache import Growth
 from edgeserve.cache.prefix_index import PrefixIndex
 from edgeserve.engine.engine import Engine
+from edgeserve.engine.headroom import Headroom
 from edgeserve.engine.limits import EngineLimits
 from edgeserve.engine.live_request import Request
 from edgeserve.engine.output import (
@@ -146,6 +147,11 @@ def make_engine(
         speculator,
         store,
     )
+
+
+def fill_to_the_last_block(engine: Engine) -> None:
+    """From now on whoever starts leaves no room for others, so that preemption is common."""
+    engine._scheduler._headroom = Headroom(0.0)  # pyright: ignore[reportPrivateUsage]
 
 
 def uneven_clock() -> Callable[[], float]:

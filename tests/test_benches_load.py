@@ -263,13 +263,13 @@ def soaked(soak: ModuleType, tiny: Path, *, wrong: bool) -> Any:
     return asyncio.run(soak.soak(given, asked, kv_bytes))
 
 
-def test_a_soak_answers_refuses_and_preempts_and_nothing_fails(tiny: Path, bench: Any) -> None:
+def test_a_soak_answers_and_refuses_and_nothing_fails(tiny: Path, bench: Any) -> None:
     report = soaked(bench("soak"), tiny, wrong=False)
     # On a slow machine two seconds may be too short for every kind of event; and the memory is that
     # of a process which ran other tests before.
     excused = ("proves little", "memory reached")
     assert [each for each in report.failures if not any(e in each for e in excused)] == []
-    assert report.counts["answered"] > 0 < report.counts["preempted"]
+    assert report.counts["answered"] > 0
 
 
 def test_a_soak_sees_a_wrong_text(tiny: Path, bench: Any) -> None:

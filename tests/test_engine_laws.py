@@ -26,6 +26,7 @@ from edgeserve.types import CompletionOutput, RequestOutput, SamplingParams
 from .engine_harness import (
     VOCAB_SIZE,
     Harness,
+    fill_to_the_last_block,
     make_engine,
     poison_reused_blocks,
     tiny_tokenizer,
@@ -304,6 +305,7 @@ def test_model_answers_the_same_when_preempted(
     device, alone = lone_answers
     room = (CONTEXT // 16) * block_bytes(model_path, device, open_engine)
     engine = open_engine(model_path, device=device, kv_cache_memory=room)
+    fill_to_the_last_block(engine)
     poison_reused_blocks(engine)
     preempted: list[int] = []
     scheduler = engine._scheduler  # pyright: ignore[reportPrivateUsage]
