@@ -8,6 +8,7 @@ import argparse
 import asyncio
 import importlib
 import json
+import random
 import subprocess
 import sys
 from dataclasses import replace
@@ -275,3 +276,19 @@ def test_a_soak_answers_and_refuses_and_nothing_fails(tiny: Path, bench: Any) ->
 def test_a_soak_sees_a_wrong_text(tiny: Path, bench: Any) -> None:
     report = soaked(bench("soak"), tiny, wrong=True)
     assert any("alone '?'" in failure for failure in report.failures)
+
+
+# --- crowded.py ----------------------------------------------------------------------------------
+
+
+def test_a_crowd_is_answered_with_and_without_room_for_growth(bench: Any) -> None:
+    crowded = bench("crowded")
+    crowds = [crowded.Crowd(kept, (5, 20), (5, 60), random.Random(1)) for kept in (0.0, 3.0)]
+    for crowd in crowds:
+        while crowd.ended < 100:
+            crowd.step()
+        crowd.scheduler.check()
+    without, kept = crowds
+    assert kept.preempted < without.preempted / 3
+    assert kept.rows / kept.tokens < without.rows / without.tokens
+    assert len(kept.waits) >= 100
