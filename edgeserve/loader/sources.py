@@ -24,6 +24,8 @@ _VERSION = re.compile(r"[A-Za-z0-9.+!_-]+")
 _DRIVE = re.compile(r"[A-Za-z]:[\\/]")
 KEEPERS = ("ollama", "lmstudio", "llamacpp")
 """Prefixes for models that other programs keep; the names are those that `list` prints."""
+PREFIXES = ("hf", "pypi", *KEEPERS)
+"""What makes a name no path, whatever follows the colon."""
 
 
 @frozen
@@ -94,7 +96,10 @@ def parse_source(text: str, catalog: Catalog) -> Source:
 
 
 def looks_like_path(text: str) -> bool:
-    """Whether nobody would write a catalogue name like this."""
+    """Whether nobody would write a catalogue name like this, nor one with a prefix."""
+    prefix, colon, _ = text.partition(":")
+    if (colon and prefix.lower() in PREFIXES) or "://" in text:
+        return False
     return (
         text.lower().endswith(".gguf")
         or "/" in text
