@@ -79,6 +79,27 @@ def test_only_lines_that_changed_are_painted(tmp_path: Path):
     drive(tmp_path, body)
 
 
+def test_the_status_of_a_long_chat_looks_at_its_last_turns(tmp_path: Path):
+    with ChatStore(tmp_path / "chats.db") as store:
+        chat, parent = store.new_chat(), None
+        for i in range(100):
+            parent = store.add_turn(chat.id, parent, "user", f"Question {i}").id
+            parent = store.add_turn(chat.id, parent, "assistant", f"Answer {i}").id
+
+    async def body(table: Table) -> None:
+        await table.ask("And now?")
+        await table.until(lambda: table.chat.talk.used_tokens == 14)
+        looked_at: list[object] = []
+        answering = table.chat.talk.answering
+        stands = answering.as_it_stands
+        answering.as_it_stands = lambda turn: looked_at.append(turn) or stands(turn)  # type: ignore[method-assign,func-returns-value]
+        table.chat.draw_status()
+        assert 1 <= len(looked_at) <= 2
+        assert len(table.texts()) == 202
+
+    drive(tmp_path, body)
+
+
 def test_what_is_typed_before_the_chats_are_open_stays(tmp_path: Path):
     with ChatStore(tmp_path / "chats.db") as store:
         chat = store.new_chat()

@@ -62,6 +62,11 @@ class Conversation:
         return tuple(map(self.answering.as_it_stands, self.tree.branch(self.chat.leaf_id)))
 
     @property
+    def is_empty(self) -> bool:
+        """Whether nothing is shown."""
+        return self._last() is None
+
+    @property
     def dropped(self) -> tuple[str, ...]:
         """Ids of the turns that the model is not told any more."""
         return dropped_before(self.turns)
@@ -82,11 +87,11 @@ class Conversation:
     @property
     def used_tokens(self) -> int | None:
         """What the model holds of this branch after its newest answer."""
-        for turn in reversed(self.turns):
+        for turn in map(self.answering.as_it_stands, self.tree.upwards(self.chat.leaf_id)):
             made = turn.generation
             if turn.role == "assistant" and made and made.prompt_tokens is not None:
                 return made.prompt_tokens + (made.answer_tokens or 0)
-        return None if self.turns else 0
+        return 0 if self.is_empty else None
 
     @property
     def model_name(self) -> str:
@@ -322,8 +327,7 @@ class Conversation:
         self._tell(ChatsChanged())
 
     def _last(self) -> Turn | None:
-        branch = self.tree.branch(self.chat.leaf_id)
-        return branch[-1] if branch else None
+        return next(self.tree.upwards(self.chat.leaf_id), None)
 
     def _question_of(self, turn: Turn) -> Turn | None:
         """What an answer answers: the question before it, or a summary in between."""

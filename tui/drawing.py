@@ -73,7 +73,7 @@ def header_texts(
     talk: Conversation, client: ChatClient, switch: ModelSwitch, signs: Signs
 ) -> tuple[str, str, bool]:
     """The chat's title, the model with its meter, and whether little room is left."""
-    title = talk.chat.title or ("New chat" if not talk.turns else "Untitled")
+    title = talk.chat.title or ("New chat" if talk.is_empty else "Untitled")
     model = client.model
     if switch.loading and model is None:
         return title, f"{called(switch.loading)}{signs.ellipsis}", False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from edgeserve.chats.records import Turn
 
@@ -30,12 +30,14 @@ class TurnTree:
 
     def branch(self, leaf_id: str | None) -> Sequence[Turn]:
         """From the first turn to this one; nothing for None or a turn that is not there."""
-        found: list[Turn] = []
+        return tuple(reversed(list(self.upwards(leaf_id))))
+
+    def upwards(self, leaf_id: str | None) -> Iterator[Turn]:
+        """The branch from its end, one after the other: for who looks no further than it must."""
         turn = self._by_id.get(leaf_id) if leaf_id is not None else None
         while turn is not None:
-            found.append(turn)
+            yield turn
             turn = self._by_id.get(turn.parent_id) if turn.parent_id is not None else None
-        return tuple(reversed(found))
 
     def siblings(self, turn_id: str) -> Sequence[Turn]:
         """The turns in the same place, this one among them, oldest first."""
