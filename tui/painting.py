@@ -7,6 +7,7 @@ of text all that lies behind it: most of what a key's echo and a frame cost.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 
 from rich.console import Console
 from textual._compositor import Compositor, CompositorUpdate
@@ -56,8 +57,7 @@ class LeanCompositor(Compositor):
         missing: dict[int, Row] = {}
         for y, first, after in self._regions_to_spans(regions):
             row = missing.setdefault(y, {})
-            edges = self.cuts[y]
-            for start, end in zip(edges, edges[1:], strict=False):
+            for start, end in pairwise(self.cuts[y]):
                 if start < after and end > first:
                     row[start] = min(end, after)
         return missing
