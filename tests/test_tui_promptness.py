@@ -7,11 +7,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from textual._text_area_theme import TextAreaTheme
 from textual.geometry import Region
 from textual.screen import Screen
+from textual.widgets import TextArea
 
 from edgeserve.chats.store import ChatStore
 from edgeserve.tui.app import EdgeServeApp
+from edgeserve.tui.themes import THEMES
 from edgeserve.tui.widgets.frame_pace import FramePace
 from edgeserve.tui.widgets.transcript import Transcript
 from tests.chat_app import Table, desk, drive
@@ -77,6 +80,46 @@ def test_only_lines_that_changed_are_painted(tmp_path: Path):
         await table.client.release()
 
     drive(tmp_path, body)
+
+
+def test_a_key_finds_no_styles_anew_but_another_theme_does(tmp_path: Path):
+    async def body(table: Table) -> None:
+        composer = table.chat.composer
+        await table.type("a")
+        found: list[object] = []
+        apply = TextAreaTheme.apply_css
+
+        def watched(self: TextAreaTheme, area: TextArea) -> None:
+            found.append(area)
+            apply(self, area)
+
+        TextAreaTheme.apply_css = watched  # type: ignore[method-assign]
+        try:
+            await table.type("", "b", "c", "left", "d")
+            await table.shows("abdc")
+            assert not found
+            for theme in ("light", "dark"):
+                table.app.theme = THEMES[theme].name
+                await table.until(lambda: composer in found)
+                found.clear()
+                await table.until(lambda: _colour_of(table, "abdc") == _wanted_colour(table))
+        finally:
+            TextAreaTheme.apply_css = apply  # type: ignore[method-assign]
+
+    drive(tmp_path, body)
+
+
+def _colour_of(table: Table, text: str) -> object:
+    """What is written on the screen in one style, the cursor aside."""
+    for strip in table.app.screen._compositor.render_strips():
+        for part, style, _ in strip:
+            if part.startswith(text[:3]) and style is not None:
+                return style.color
+    return None
+
+
+def _wanted_colour(table: Table) -> object:
+    return table.chat.composer.rich_style.color
 
 
 def test_the_status_of_a_long_chat_looks_at_its_last_turns(tmp_path: Path):

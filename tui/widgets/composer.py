@@ -9,7 +9,9 @@ from collections.abc import Callable, Mapping
 from typing import ClassVar
 
 from textual import events
+from textual.geometry import Region
 from textual.message import Message
+from textual.strip import Strip
 from textual.widgets import TextArea
 
 from edgeserve.tui.input_history import InputHistory
@@ -84,6 +86,7 @@ class Composer(TextArea):
         self.is_sending = False
         self._take = take
         self._chord = False
+        self._styled: object = None  # the theme whose styles are found
 
     @property
     def before_cursor(self) -> str:
@@ -105,6 +108,20 @@ class Composer(TextArea):
     def replace_before_cursor(self, length: int, text: str) -> None:
         row, column = self.cursor_location
         self.replace(text, (row, column - length), (row, column))
+
+    # --- how it looks ---------------------------------------------------------------------------
+
+    def notify_style_update(self) -> None:
+        super().notify_style_update()
+        self._styled = None
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """Its styles are found once while they stay, where TextArea finds them for each line that
+        is drawn: half of what a key costs."""
+        if self._styled is self._theme:
+            return super(TextArea, self).render_lines(crop)
+        self._styled = self._theme
+        return super().render_lines(crop)
 
     # --- keys -----------------------------------------------------------------------------------
 
