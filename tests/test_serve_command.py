@@ -14,6 +14,9 @@ from pathlib import Path
 import httpx
 import pytest
 
+from edgeserve.errors import InvalidRequestError
+from edgeserve.server.address import Listening, bind
+
 from .serve_program import SECONDS, Program, serving
 from .server_harness import USER
 from .tiny_models import write_tiny_model
@@ -126,6 +129,12 @@ def test_a_model_that_does_not_load_ends_it_with_the_reason(tmp_path: Path) -> N
     assert "edgeserve: error:" in said
 
 
+@pytest.mark.parametrize("port", [-1, 65536, 99999])
+def test_a_port_that_no_machine_has_is_refused_and_not_taken_modulo_65536(port: int) -> None:
+    with pytest.raises(InvalidRequestError, match=f"--port = {port}: must be from 0 to 65535"):
+        bind(Listening(port=port))
+
+
 def test_an_address_that_is_taken_is_said(path: Path, tmp_path: Path) -> None:
     with serving(path, tmp_path) as (_, url):
         port = url.rsplit(":", 1)[1]
@@ -136,7 +145,8 @@ def test_an_address_that_is_taken_is_said(path: Path, tmp_path: Path) -> None:
             check=False,
         )
     assert found.returncode == 2
-    assert f"127.0.0.1:{port}" in found.stderr
+    assert f"--port = {port}: must be free on 127.0.0.1" in found.stderr
+    assert "--port 0 takes a free one" in found.stderr
 
 
 def test_others_need_the_key_that_is_made_and_kept(path: Path, tmp_path: Path) -> None:

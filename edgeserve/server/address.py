@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from edgeserve.errors import InvalidRequestError
 from edgeserve.frozen import frozen
 
 _BACKLOG = 2048
+_LARGEST_PORT = 65535
 
 
 @frozen
@@ -24,6 +26,9 @@ class Listening:
 
 def bind(listening: Listening) -> socket.socket:
     """Raises InvalidRequestError where the address is taken, or nobody's."""
+    if not 0 <= listening.port <= _LARGEST_PORT:  # getaddrinfo takes it modulo 65536
+        allowed = f"from 0 to {_LARGEST_PORT}; 0 takes a free one"
+        raise InvalidRequestError("--port", listening.port, allowed)
     try:
         found = socket.getaddrinfo(
             listening.host, listening.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -34,6 +39,12 @@ def bind(listening: Listening) -> socket.socket:
         bound.bind(address)
         bound.listen(_BACKLOG)
     except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            allowed = (
+                f"free on {listening.host}, where another program listens on it; --port 0 takes "
+                "a free one"
+            )
+            raise InvalidRequestError("--port", listening.port, allowed) from error
         where = f"{listening.host}:{listening.port}"
         allowed = f"an address of this machine with a free port ({error.strerror or error})"
         raise InvalidRequestError("--host and --port", where, allowed) from error
