@@ -156,6 +156,20 @@ class AsyncLLM:
         """
         return AsyncTokenStream.opened(self._engine, request)
 
+    def later(self, request: Request) -> AsyncTokenStream:
+        """The stream of a request that is queued when its first piece is asked for: for one of
+        many, of which no more than `num_at_once` should be queued.
+
+        Raises InvalidRequestError, ContextLengthError, OutOfBlocksError.
+        """
+        self._model.engine.validate(request)
+        return AsyncTokenStream(self._engine, lambda: request)
+
+    @property
+    def num_at_once(self) -> int:
+        """So many requests of one caller leave no place unused, and fit the queue."""
+        return min(self._model.engine.limits.max_num_seqs, self._engine.max_queued_requests)
+
     async def generate(
         self,
         prompt: Prompt,
@@ -225,7 +239,7 @@ class AsyncLLM:
         params = self._requests.pooling(pooling, dimensions, normalize)
         prepare = partial(self._embeddings, inputs, params, priority)
         requests = await asyncio.to_thread(prepare)
-        room = asyncio.Semaphore(self._model.engine.limits.max_num_seqs)
+        room = asyncio.Semaphore(self.num_at_once)
 
         async def embedded(request: Request) -> EmbeddingOutput:
             async with room:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
@@ -59,3 +60,33 @@ def test_a_full_queue_is_429_and_says_when_to_come_back(path: Path) -> None:
         assert again.status_code == 200
 
     with_server(path, test, max_queued_requests=2, max_num_seqs=1)
+
+
+@pytest.mark.parametrize("streams", [False, True])
+def test_one_request_may_have_more_prompts_than_may_wait(path: Path, streams: bool) -> None:
+    async def test(client: httpx.AsyncClient, _: AsyncLLM) -> None:
+        prompts = [[3 + at % 50, 5, 6] for at in range(20)]
+        fields: dict[str, Any] = {"temperature": 0, "max_tokens": 3, "ignore_eos": True}
+
+        async def ask(prompt: Any) -> httpx.Response:
+            body = {"prompt": prompt, "stream": streams, **fields}
+            return await client.post("/v1/completions", json=body)
+
+        alone = [texts_of(await ask(prompt))[0] for prompt in prompts]
+        assert texts_of(await ask(prompts)) == dict(enumerate(alone))
+        refused = await ask([*prompts, [3] * (CONTEXT + 1)])
+        assert refused.status_code == 400, refused.text
+
+    with_server(path, test, max_queued_requests=2, max_num_seqs=4)
+
+
+def texts_of(found: httpx.Response) -> dict[int, str]:
+    """Of each choice, streamed or not."""
+    assert found.status_code == 200, found.text
+    lines = [found.text]
+    if found.headers["content-type"].startswith("text/event-stream"):
+        lines = [line[6:] for line in found.text.splitlines() if line.startswith("data: {")]
+    texts: dict[int, str] = {}
+    for choice in (choice for line in lines for choice in json.loads(line)["choices"]):
+        texts[choice["index"]] = texts.get(choice["index"], "") + choice["text"]
+    return texts

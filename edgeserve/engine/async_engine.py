@@ -79,8 +79,8 @@ class AsyncEngine:
 
     def __init__(self, engine: Engine, *, max_queued_requests: int) -> None:
         """At most `max_queued_requests` wait to be computed; one more is refused."""
+        self.max_queued_requests = max_queued_requests
         self._engine = engine
-        self._max_queued = max_queued_requests
         self._room = _Room(max_queued_requests)
         self._home = HomeProcess()
         self._numbers = itertools.count()
@@ -117,7 +117,7 @@ class AsyncEngine:
             if self._closed or self._ended.done():
                 raise ClosedError
             if not self._room.take():
-                raise QueueFullError(self._max_queued)
+                raise QueueFullError(self.max_queued_requests)
             self._inbox.put(_Submission(next(self._numbers), request, self._engine.now(), listener))
         return listener.events
 

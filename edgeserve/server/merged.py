@@ -9,18 +9,22 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-async def merged(streams: Sequence[AsyncIterable[T]]) -> AsyncIterator[tuple[int, T]]:
-    """(which stream, its piece). The first error of any ends all."""
+async def merged(
+    streams: Sequence[AsyncIterable[T]], num_at_once: int
+) -> AsyncIterator[tuple[int, T]]:
+    """(which stream, its piece), of so many at once, in order. The first error of any ends all."""
     if len(streams) == 1:
         async for piece in streams[0]:
             yield 0, piece
         return
     pieces: asyncio.Queue[tuple[int, T] | None] = asyncio.Queue()
+    room = asyncio.Semaphore(num_at_once)
 
     async def read(index: int, stream: AsyncIterable[T]) -> None:
         try:
-            async for piece in stream:
-                pieces.put_nowait((index, piece))
+            async with room:
+                async for piece in stream:
+                    pieces.put_nowait((index, piece))
         finally:
             pieces.put_nowait(None)
 

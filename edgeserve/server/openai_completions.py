@@ -145,10 +145,12 @@ def _requests(served: Served, body: CompletionBody) -> list[EngineRequest]:
 def _open(
     served: Served, requests: Sequence[EngineRequest], stack: AsyncExitStack
 ) -> list[tuple[EngineRequest, AsyncTokenStream]]:
-    """Queues all; if one is refused, those before it are cancelled by `stack`."""
+    """Queues as many as one client may have queued, and checks the others, which `merged` starts.
+    If one is refused, those before it are cancelled by `stack`."""
     opened: list[tuple[EngineRequest, AsyncTokenStream]] = []
-    for request in requests:
-        stream = served.llm.open(request)
+    llm = served.llm
+    for at, request in enumerate(requests):
+        stream = llm.open(request) if at < llm.num_at_once else llm.later(request)
         stack.push_async_callback(stream.aclose)
         opened.append((request, stream))
     return opened
@@ -169,7 +171,7 @@ class _Job:
                 for at in range(len(self.prompts)):
                     for index in range(self.body.params.n):
                         yield self._chunk(self._index(at, index), self._prompt_text(at))
-            async for at, chunk in merged([stream for _, stream in self.prompts]):
+            async for at, chunk in self._pieces():
                 frame = self._frame(at, chunk)
                 if frame is not None:
                     yield frame
@@ -181,7 +183,7 @@ class _Job:
             yield _error_frame(error)
 
     async def whole(self) -> object:
-        async for _ in merged([stream for _, stream in self.prompts]):
+        async for _ in self._pieces():
             pass
         outputs = self._outputs()
         choices = [
@@ -191,6 +193,9 @@ class _Job:
         ]
         shape = {**self.head, "choices": choices, "usage": usage_shape(outputs)}
         return {**shape, "timings": timings_shape(outputs[0])} if len(outputs) == 1 else shape
+
+    def _pieces(self) -> AsyncIterator[tuple[int, TokenChunk]]:
+        return merged([stream for _, stream in self.prompts], self.served.llm.num_at_once)
 
     def _outputs(self) -> list[RequestOutput]:
         outputs = [stream.output for _, stream in self.prompts]
