@@ -125,6 +125,7 @@ setup_run() {
     pip_install --group "$root/pyproject.toml:build"
     pip_install --no-build-isolation --editable "$root"
     stamp .edgeserve-run
+    say "installed; to have the edgeserve command in this shell: . $venv/bin/activate"
 }
 
 # The environment for developing: tools besides. Does nothing when it is current.

@@ -37,6 +37,7 @@ def test_python_examples_run(
     exec(code.replace('"smollm2"', repr(str(smollm2_path))), {})
     printed = capsys.readouterr().out
     assert printed
+    assert "None" not in printed.splitlines()  # as of an answer that was held to a schema and cut
     for said in re.findall(r"print\(.*\)  # (.*)", code):
         assert said in printed.splitlines()
 

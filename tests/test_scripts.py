@@ -121,6 +121,7 @@ def test_try_sets_up_and_asks_the_embedded_default(tree: Tree) -> None:
         "-m edgeserve.cli run smollm2 --max-tokens 256 Why is the sky blue? --seed 7"
     ]
     assert "Downloading thing-1.0-py3-none-any.whl (9.9 MB)" in ran.stderr
+    assert f"in this shell: . {tree.root}/.venv/bin/activate\n" in ran.stderr
 
 
 def test_try_without_a_question_asks_one(tree: Tree) -> None:
