@@ -82,6 +82,15 @@ def test_the_root_shows_how_to_ask() -> None:
     assert "curl http://localhost/v1/chat/completions" in text
 
 
+def test_the_root_lists_every_path_as_a_wrong_address_says() -> None:
+    assert "; / lists what there is" in loading("GET", "/api/generate").json()["error"]["message"]
+    listed = {tuple(line.split()[:2]) for line in loading("GET", "/").text.splitlines()}
+    paths = loading("GET", "/openapi.json").json()["paths"]
+    there = {(method.upper(), path) for path, item in paths.items() for method in item}
+    assert ("POST", "/messages") in there
+    assert there <= listed
+
+
 def test_every_answer_has_an_id_and_a_clients_own_comes_back() -> None:
     assert loading("GET", "/nowhere").headers["x-request-id"].startswith("req_")
     own = {"x-request-id": "mine-7"}

@@ -76,8 +76,13 @@ _OPERATIONS: Mapping[tuple[str, str], _Operation] = {
     ("GET", "/version"): _Operation("The version that runs", "Version"),
     ("GET", "/metrics"): _Operation("Prometheus's text"),
     ("GET", "/"): _Operation("What runs here, and how to ask it"),
-    ("GET", "/openapi.json"): _Operation("This document", "Document"),
+    ("GET", "/openapi.json"): _Operation("All of it, as OpenAPI describes it", "Document"),
 }
+
+
+def summaries() -> Sequence[tuple[str, str, str]]:
+    """Method, path and what it is, of all there is, as the document describes it."""
+    return [(method, path, each.summary) for (method, path), each in _OPERATIONS.items()]
 
 
 def openapi_document(routes: Sequence[Route]) -> dict[str, object]:
