@@ -200,6 +200,14 @@ def test_broken_links_are_passed_over(config: Config) -> None:
     assert discover(config) == ()
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
+def test_named_pipes_are_passed_over(config: Config) -> None:
+    folder = config.llama_cpp_dirs[0]
+    put(folder / "model.gguf")
+    os.mkfifo(folder / "pipe.gguf")
+    assert list(discovery.files_below(folder)) == ["model.gguf"]
+
+
 def test_link_to_a_folder_above_itself_does_not_loop(config: Config) -> None:
     put(config.lm_studio_dirs[0] / "m" / "m.gguf")
     (config.lm_studio_dirs[0] / "m" / "again").symlink_to(config.lm_studio_dirs[0])

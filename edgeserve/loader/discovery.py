@@ -135,7 +135,8 @@ def models_in(folder: Path, program: str, name_of: Callable[[str], str]) -> Iter
 
 
 def files_below(folder: Path) -> Iterator[str]:
-    """Names of all files below, relative and with `/`; links to folders are followed, once."""
+    """Names of all files below, relative and with `/`; links to folders are followed, once. Pipes
+    and devices are none: who opened one would wait for ever."""
     seen: set[tuple[int, int]] = set()
     for place, folders, files in os.walk(folder, followlinks=True):
         try:
@@ -150,7 +151,7 @@ def files_below(folder: Path) -> Iterator[str]:
         seen.add(identity)
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in sorted(files):
-            if not name.startswith("."):
+            if not name.startswith(".") and (Path(place) / name).is_file():
                 yield (Path(place) / name).relative_to(folder).as_posix()
 
 
