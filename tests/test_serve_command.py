@@ -9,6 +9,7 @@ import ssl
 import stat
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import httpx
@@ -116,6 +117,28 @@ def test_answers_under_way_are_ended_in_time(path: Path, tmp_path: Path) -> None
         assert begun.startswith("data: ")
         assert rest.rstrip().endswith("data: [DONE]")
         assert program.process.wait(SECONDS) == 0
+
+
+def test_it_serves_where_nobody_can_read_what_it_says(path: Path, tmp_path: Path) -> None:
+    program = Program([str(path)], tmp_path)
+    try:
+        url = program.until(r"edgeserve: (\S+)/v1 listens")
+        assert program.process.stderr is not None
+        program.process.stderr.close()
+        until_ready(url)
+        assert httpx.post(f"{url}/v1/chat/completions", json=BODY).status_code == 200
+        program.process.send_signal(signal.SIGTERM)
+        assert program.process.wait(SECONDS) == 0
+    finally:
+        program.process.kill()
+        program.process.wait()
+
+
+def until_ready(url: str) -> None:
+    end = time.monotonic() + SECONDS
+    while httpx.get(f"{url}/health", timeout=SECONDS).status_code != 200:
+        assert time.monotonic() < end
+        time.sleep(0.02)
 
 
 def test_a_model_that_does_not_load_ends_it_with_the_reason(tmp_path: Path) -> None:

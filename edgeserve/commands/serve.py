@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import logging
 import socket
 import sys
@@ -276,4 +277,6 @@ def _say_kept(config: Config, args: argparse.Namespace) -> None:
 
 
 def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
+    """A full disk behind the log, or a pipe that nobody reads, is no reason not to serve."""
+    with contextlib.suppress(OSError):
+        print(line, file=sys.stderr, flush=True)
