@@ -65,12 +65,20 @@ class EdgeServeApp(App[None]):
         sys.setswitchinterval(_SWITCH_S)
 
     def on_ready(self) -> None:
-        collect_seldom()
+        self.chat.call_after_refresh(collect_seldom)
         self.set_interval(_COLLECT_S, self._collect)
 
     def _collect(self) -> None:
         if not self.chat.talk.is_answering:
             collect_now()
+
+    def refresh_css(self, animate: bool = True) -> None:
+        """A theme that is chosen before there is a screen needs its variables only: styles are
+        parsed for the screen anyway, and would be so twice."""
+        if self.screen_stack:
+            super().refresh_css(animate)
+        else:
+            self.stylesheet.set_variables(self.get_css_variables())
 
     # --- the terminal ---------------------------------------------------------------------------
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING
 
 from edgeserve.chats.messages import content_of, messages_of
 from edgeserve.chats.records import Chat, Turn
 from edgeserve.tui.chat_settings import usable
 from edgeserve.tui.client import ChatSettings, Question
-from edgeserve.types import Message
+
+if TYPE_CHECKING:
+    from edgeserve.types import Message
 
 SizeWithout = Callable[[Sequence[str]], Awaitable[int | None]]
 """How many tokens a question has without those turns; None where nobody can tell."""

@@ -6,6 +6,7 @@ import os
 import re
 import stat
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 
 from edgeserve.chats.records import Attachment
@@ -15,20 +16,22 @@ from edgeserve.typed_paths import is_there, path_of
 MAX_BYTES = 4_000_000
 _MAX_LISTED = 2_000
 _MAX_OFFERED = 50
-_FILE = re.compile(
-    r"""(?:/|\./|\.\./|~/).*|.*\.(?:
+_FILE = r"""(?:/|\./|\.\./|~/).*|.*\.(?:
         bash|bat|bib|c|cc|cfg|cmake|conf|cpp|cs|css|csv|cxx|diff|docx|go|gradle|h|hpp|htm|html|hxx|
         ini|ipynb|java|jpeg|jpg|js|json|jsonl|jsx|kt|log|lua|m|md|mjs|patch|pdf|php|pl|png|proto|
         ps1|py|pyi|r|rb|rs|rst|scala|sh|sql|svelte|svg|swift|tex|toml|ts|tsv|tsx|txt|vue|xml|ya?ml|
         zig|zsh
-    )""",
-    re.IGNORECASE | re.VERBOSE,
-)
+    )"""
 """What is meant as a file: without such an end, a word after an @ is a decorator, a package or a
 person as likely."""
 
 _WORD = re.compile(r"""(?<!\S)@(?:"([^"\n]+)"|(\S+))""")
 _BEING_TYPED = re.compile(r"""(?<!\S)@("?)([^"\n]*)$""")
+
+
+@cache
+def _file() -> re.Pattern[str]:
+    return re.compile(_FILE, re.IGNORECASE | re.VERBOSE)
 
 
 def read_attachment(path: str, folder: Path) -> Attachment:
@@ -75,7 +78,7 @@ def missing_in(text: str, folder: Path) -> list[str]:
     found: list[str] = []
     for quoted, plain in _WORD.findall(text):
         name = quoted or _name(plain, folder)
-        is_meant = _FILE.fullmatch(name) and name not in found
+        is_meant = _file().fullmatch(name) and name not in found
         if is_meant and not is_there(folder / path_of(name)):
             found.append(name)
     return found

@@ -15,7 +15,6 @@ from edgeserve.tui.editor import edited
 from edgeserve.tui.list_commands import ListCommands
 from edgeserve.tui.model_commands import ModelCommands
 from edgeserve.tui.room import Room
-from edgeserve.tui.screens.dialogs import ChoiceDialog, LineDialog, Offer
 from edgeserve.tui.themes import THEMES
 from edgeserve.tui.window import STILL_ANSWERING, ChatWindow, keep_written
 from edgeserve.tui.wording import cost
@@ -153,6 +152,8 @@ class ChatCommands:
 
     async def ask_for_room(self, room: Room) -> None:
         """The context is full: what shall go is the user's to say."""
+        from edgeserve.tui.screens.dialogs import ChoiceDialog, Offer
+
         offers = [
             Offer("drop", "Leave out the oldest messages", _leaving(room)),
             Offer("summarise", "Summarise them first", "the summary stays in the context"),
@@ -175,6 +176,8 @@ class ChatCommands:
 
     async def _ask_for_less(self, room: Room) -> None:
         """Whatever is left out, the question does not fit: it goes back to where it came from."""
+        from edgeserve.tui.screens.dialogs import ChoiceDialog, Offer
+
         screen = self._screen
         text = (
             f"Alone with its answer it needs {room.needed_tokens:,} tokens; the model has "
@@ -219,6 +222,8 @@ class ChatCommands:
     # --- writing --------------------------------------------------------------------------------
 
     async def _attach(self, argument: str) -> None:
+        from edgeserve.tui.screens.dialogs import LineDialog
+
         screen = self._screen
         path = argument or await screen.ask_user(LineDialog("Attach a text file"))
         if path:
@@ -243,6 +248,8 @@ class ChatCommands:
 
     async def _prompt(self, argument: str) -> None:
         """Puts a prompt of the library into the composer, its variables filled in."""
+        from edgeserve.tui.screens.dialogs import ChoiceDialog, LineDialog, Offer
+
         screen, library = self._screen, self._screen.desk.prompts
         name = argument
         if not name:

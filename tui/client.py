@@ -6,10 +6,12 @@ Values and a Protocol; local_client.py and http_client.py are its two implementa
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from edgeserve.frozen import frozen
-from edgeserve.types import Message
+
+if TYPE_CHECKING:
+    from edgeserve.types import Message
 
 HERE = "this machine"
 """Where it computes, of a client whose engine is in this process."""

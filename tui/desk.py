@@ -7,14 +7,17 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from edgeserve.chats.prompt_library import PromptLibrary
-from edgeserve.chats.store import ChatStore
 from edgeserve.frozen import frozen
 from edgeserve.terminal import Terminal
 from edgeserve.tui import signs
 from edgeserve.tui.client import ChatClient
 from edgeserve.tui.signs import Signs
+
+if TYPE_CHECKING:
+    from edgeserve.chats.prompt_library import PromptLibrary
+    from edgeserve.chats.store import ChatStore
 
 
 @frozen

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from edgeserve.chats.records import Turn, TurnState
-from edgeserve.chats.salvage import Salvage
 from edgeserve.tui.client import ChatClient
 from edgeserve.tui.conversation import Conversation
 from edgeserve.tui.model_switch import ModelSwitch
 from edgeserve.tui.signs import Signs
 from edgeserve.tui.widgets.turn_view import TurnView
 from edgeserve.tui.wording import called, footer, loading, meter, reading, size
+
+if TYPE_CHECKING:
+    from edgeserve.chats.salvage import Salvage
 
 Keys = Sequence[tuple[str, str]]
 

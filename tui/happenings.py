@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from edgeserve.chats.records import Turn
-from edgeserve.chats.salvage import Salvage
 from edgeserve.errors import EdgeServeError
 from edgeserve.frozen import frozen
 from edgeserve.tui.client import PromptReading, TokenFact
 from edgeserve.tui.room import Room
+
+if TYPE_CHECKING:
+    from edgeserve.chats.salvage import Salvage
 
 
 @frozen

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from edgeserve.chats.salvage import Salvage
-from edgeserve.chats.store import ChatStore
 from edgeserve.errors import ChatsDamagedError, ChatsError
 from edgeserve.tui.happenings import Repaired
+
+if TYPE_CHECKING:
+    from edgeserve.chats.salvage import Salvage
+    from edgeserve.chats.store import ChatStore
 
 T = TypeVar("T")
 

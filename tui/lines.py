@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import cache
 from itertools import pairwise
 
 from rich.cells import cell_len, chop_cells
@@ -48,13 +49,18 @@ END = Line((), joint="\n\n")
 """What lies between two turns."""
 
 _WORDS = re.compile(r"\s*\S+|\s+$")
-_WIDE_OR_WORD = re.compile(
+_WIDE_OR_WORD = (
     r"\s*(?:[\u1100-\u115f\u2e80-\u9fff\ua960-\ua97f\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f"
     r"\uff01-\uff60\U00020000-\U0003fffd][\u3001\u3002\uff0c\uff0e\uff01\uff1f\uff1a\uff1b]?"
     r"|[^\s\u1100-\u115f\u2e80-\u9fff\ua960-\ua97f\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f"
     r"\uff01-\uff60\U00020000-\U0003fffd]+)|\s+$"
 )
 """Chinese, Japanese and Korean break between any two characters, but not before a full stop."""
+
+
+@cache
+def _wide_or_word() -> re.Pattern[str]:
+    return re.compile(_WIDE_OR_WORD)
 
 
 def wrap_words(spans: Sequence[Span], width: int) -> list[Line]:
@@ -84,7 +90,7 @@ def wrap_cells(spans: Sequence[Span], width: int) -> list[Line]:
 def _line_ranges(text: str, width: int) -> Iterator[tuple[int, int]]:
     """Where each line begins and ends in `text`; what lies between two lines is spaces."""
     room_of = len if text.isascii() else cell_len
-    words = _WORDS if text.isascii() else _WIDE_OR_WORD
+    words = _WORDS if text.isascii() else _wide_or_word()
     start = end = used = 0  # the line so far, and its cells
     for match in words.finditer(text):
         room = room_of(match[0])

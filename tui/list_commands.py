@@ -6,14 +6,9 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from edgeserve.chats.exchange import read_file
-from edgeserve.chats.json_format import to_json
-from edgeserve.chats.markdown_format import to_markdown
 from edgeserve.chats.records import Chat
-from edgeserve.chats.store import random_id
 from edgeserve.errors import ChatImportError
 from edgeserve.tui.drawing import INTERRUPTED
-from edgeserve.tui.screens.dialogs import LineDialog
 from edgeserve.tui.window import ChatWindow, keep_written
 from edgeserve.typed_paths import is_file, path_of
 
@@ -166,6 +161,8 @@ class ListCommands:
 
     async def _do_rename(self, chat: Chat, title: str) -> None:
         if not title:
+            from edgeserve.tui.screens.dialogs import LineDialog
+
             dialog = LineDialog("Title", "Empty: made from the first message again", chat.title)
             entered = await self._screen.ask_user(dialog)
             if entered is None:
@@ -176,6 +173,8 @@ class ListCommands:
 
     async def _do_tag(self, chat: Chat, tag: str) -> None:
         if not tag:
+            from edgeserve.tui.screens.dialogs import LineDialog
+
             there = ", ".join(chat.tags)
             dialog = LineDialog("Tag", f"It has: {there}. One of these is taken off." * bool(there))
             tag = (await self._screen.ask_user(dialog) or "").strip()
@@ -241,8 +240,12 @@ class ListCommands:
             return
         found = await screen.keeper.run(lambda store: store.conversation(chat.id))
         if path.suffix.lower() == ".json":
+            from edgeserve.chats.json_format import to_json
+
             data = to_json([found])
         else:
+            from edgeserve.chats.markdown_format import to_markdown
+
             data = to_markdown(found.chat, screen.talk.turns).encode()
         try:
             await asyncio.to_thread(_written, path, data)
@@ -254,11 +257,14 @@ class ListCommands:
     async def _import(self, argument: str) -> None:
         screen = self._screen
         if not argument:
+            from edgeserve.tui.screens.dialogs import LineDialog
+
             argument = await screen.ask_user(LineDialog("Import a file", _FORMS)) or ""
         if not argument:
             return
         path = screen.desk.folder / path_of(argument)
         from edgeserve.chats.exchange import read_file
+        from edgeserve.chats.store import random_id
 
         found = await asyncio.to_thread(read_file, path, random_id)
         added = await screen.keeper.run(lambda store: store.add(found))
@@ -278,6 +284,9 @@ def _is_free_for(chat: Chat, path: Path) -> bool:
     """Whether nothing is there, or what was written there of this chat before."""
     if not is_file(path):
         return True
+    from edgeserve.chats.exchange import read_file
+    from edgeserve.chats.store import random_id
+
     try:
         found = read_file(path, random_id)
     except ChatImportError:
@@ -292,6 +301,8 @@ def _written(path: Path, data: bytes) -> None:
     if path.is_symlink() or (path.exists() and not path.is_file()):
         path.write_bytes(data)  # a device or a link is written to, not replaced
         return
+    from edgeserve.chats.store import random_id
+
     beside = path.with_name(f".{path.name}.{random_id()}")
     try:
         beside.write_bytes(data)

@@ -9,7 +9,6 @@ from textual.content import Content
 from edgeserve.errors import EdgeServeError, LicenseNotAcceptedError
 from edgeserve.tui.chat_settings import NUMBERS, as_setting, thinking
 from edgeserve.tui.client import HERE, OfferedModel
-from edgeserve.tui.screens.dialogs import ChoiceDialog, LineDialog, Offer
 from edgeserve.tui.terminal_text import shown_line
 from edgeserve.tui.window import ChatWindow
 from edgeserve.tui.wording import called, tokens_short
@@ -90,6 +89,8 @@ class ModelCommands:
         """A model did not come: its terms can be accepted here, all else is said."""
         screen = self._screen
         if isinstance(error, LicenseNotAcceptedError):
+            from edgeserve.tui.screens.dialogs import ChoiceDialog, Offer
+
             text = f"{error.model} comes under the {error.license_name}:\n{error.url}"
             offers = [Offer("yes", "Accept these terms and fetch it"), Offer("no", "Do not")]
             dialog = ChoiceDialog("Terms of the model", text, offers)
@@ -154,6 +155,8 @@ class ModelCommands:
     async def _system(self, text: str) -> None:
         talk = self._screen.talk
         if not text:
+            from edgeserve.tui.screens.dialogs import LineDialog
+
             dialog = LineDialog(
                 "System prompt", "For this chat; empty for none", talk.chat.system_prompt
             )

@@ -7,7 +7,6 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
-from edgeserve.chats.store import ChatStore
 from edgeserve.errors import ChatNotFoundError, ChatsError
 from edgeserve.tui.chat_commands import ChatCommands
 from edgeserve.tui.drawing import INTERRUPTED, repair_note
@@ -36,6 +35,8 @@ async def _open(screen: ChatWindow, commands: ChatCommands) -> None:
         except OSError:
             screen.say(f"{error}\nUntil then nothing can be kept, so nothing asked.", "trouble")
             return
+        from edgeserve.chats.store import ChatStore
+
         screen.keeper.take(lambda: ChatStore(path))
         screen.say(f"{error}\n{kept_meanwhile(path)}", "trouble")
     interrupted = await screen.keeper.run(lambda store: store.recover())

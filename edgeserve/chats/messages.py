@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
 
 from edgeserve.chats.records import Attachment, Turn
-from edgeserve.types import Message
+
+if TYPE_CHECKING:
+    from edgeserve.types import Message
 
 _FENCE = re.compile(r"^`{3,}", re.MULTILINE)
 

@@ -10,6 +10,7 @@ from edgeserve.config import Config, paint_promptly
 from edgeserve.terminal import Terminal
 
 if TYPE_CHECKING:
+    from edgeserve.chats.store import ChatStore
     from edgeserve.tui.client import ChatClient
     from edgeserve.tui.desk import NewChat
 
@@ -25,9 +26,11 @@ def open_screen(
     """Returns an exit code once the user has left. `model` is what answers, "" the one used last;
     without a `new` chat the last one goes on.
     """
+    from edgeserve.tui.collecting import collect_later
+
+    collect_later()
     paint_promptly()
     from edgeserve.chats.prompt_library import PromptLibrary
-    from edgeserve.chats.store import ChatStore
     from edgeserve.commands.ending_signals import ended_by_signals
     from edgeserve.tui.app import EdgeServeApp
     from edgeserve.tui.desk import Desk
@@ -35,7 +38,7 @@ def open_screen(
     path, prompts = config.chats_file, PromptLibrary(config.prompt_files_dir)
     desk = Desk(
         client=client,
-        open_chats=lambda: ChatStore(path),
+        open_chats=lambda: _opened(path),
         prompts=prompts,
         folder=Path.cwd(),
         data_dir=path.parent,
@@ -54,3 +57,10 @@ def open_screen(
         return ending.code or app.return_code or 0
 
     return asyncio.run(run())
+
+
+def _opened(path: Path) -> ChatStore:
+    """On the chats' own thread; SQLite is imported there, behind the first screen."""
+    from edgeserve.chats.store import ChatStore
+
+    return ChatStore(path)

@@ -59,6 +59,7 @@ class ChatScreen(Screen[None]):
     ]
     VERTICAL_BREAKPOINTS = [(0, "-low"), (18, "-high")]  # noqa: RUF012  the same
 
+    AUTO_FOCUS = "#composer"
     BINDINGS: ClassVar[list[BindingType]] = CHAT_KEYS
 
     def __init__(self, desk: Desk) -> None:
@@ -80,6 +81,7 @@ class ChatScreen(Screen[None]):
         self._pace = Pace()
 
     def compose(self) -> ComposeResult:
+        self._classify()
         yield ChatHeader(id="header")
         with Horizontal(id="middle"):
             yield ChatList(self.signs, self.desk.clock, id="chats")
@@ -90,6 +92,17 @@ class ChatScreen(Screen[None]):
                 yield Writing(self.signs, self.desk.folder, self.commands.arguments, id="writing")
             yield Cockpit(self.signs, id="cockpit")
         yield StatusLine(id="status")
+
+    def _classify(self) -> None:
+        """By the size that it will have, as Textual does once it has it: all would be styled and
+        laid out a second time."""
+        size = self._program.size
+        for cells, points in (
+            (size.width, self.HORIZONTAL_BREAKPOINTS),
+            (size.height, self.VERTICAL_BREAKPOINTS),
+        ):
+            reached = [name for least, name in points or () if cells >= least]
+            self.add_class(*reached[-1:], update=False)
 
     def on_mount(self) -> None:
         self.switch.is_choosing = self.desk.client.model is None
