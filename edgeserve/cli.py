@@ -73,6 +73,15 @@ COMMANDS = {
 }
 
 
+_DELETING = "a model is its file, which `edgeserve info MODEL` names: delete that"
+_OTHERS_WORDS = {
+    **dict.fromkeys(("rm", "remove", "delete"), _DELETING),
+    "show": "did you mean edgeserve info?",
+    "ps": "`/v1/models` of a running server says what is loaded",
+}
+"""Commands that programs like this one have, and what does it here."""
+
+
 class _Parser(argparse.ArgumentParser):
     """Argparse, but an error is one line like all others."""
 
@@ -97,9 +106,19 @@ class _CommandParser(_Parser):
             return super().parse_known_args(args, namespace)
         self._is_intermixing = True
         try:
-            return self.parse_known_intermixed_args(args, namespace)
+            found, unknown = self.parse_known_intermixed_args(args, namespace)
         finally:
             self._is_intermixing = False
+        options = [word.partition("=")[0] for word in unknown if word.startswith("-")]
+        if options:  # said here: the parser above knows neither the command nor its options
+            self.error(f"{options[0]} is no option{self._meant(options[0])}")
+        return found, unknown
+
+    def _meant(self, option: str) -> str:
+        from difflib import get_close_matches
+
+        near = get_close_matches(option, self._option_string_actions, n=1)
+        return "".join(f"; did you mean {each}?" for each in near)
 
 
 class _Version(argparse.Action):
@@ -185,6 +204,8 @@ def _meant(word: str) -> str:
     from edgeserve.commands.chosen_model import names_model
     from edgeserve.loader.catalog import load_catalog
 
+    if word in _OTHERS_WORDS:
+        return f"; {_OTHERS_WORDS[word]}"
     is_model = names_model(word, load_catalog())
     near = [f"chat {word}"] if is_model else get_close_matches(word.lower(), COMMANDS, n=1)
     return "".join(f"; did you mean edgeserve {each}?" for each in near)

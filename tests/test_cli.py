@@ -127,7 +127,11 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
         (["serv"], "did you mean edgeserve serve?"),
         (["smollm2"], "did you mean edgeserve chat smollm2?"),
         (["--plain", "--seed", "x"], "edgeserve chat --help"),
-        (["list", "--nonsense"], "--nonsense"),
+        (["list", "--nonsense"], "--nonsense is no option; edgeserve list --help"),
+        (["run", "m", "hi", "--temprature=1"], "did you mean --temperature?; edgeserve run --help"),
+        (["run", "--temprature", "1", "m", "hi"], "--temprature is no option; did you mean"),
+        (["rm", "smollm2"], "a model is its file, which `edgeserve info MODEL` names"),
+        (["show", "smollm2"], "did you mean edgeserve info?"),
     ],
 )
 def test_wrong_usage_is_one_line_and_exit_code_2(

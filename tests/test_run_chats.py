@@ -211,7 +211,8 @@ def test_the_last_chat_goes_on(machine: Machine, tiny: str, said: Callable[..., 
 
 
 def test_without_a_chat_none_goes_on(machine: Machine, tiny: str) -> None:
-    assert "no chat yet" in machine.run("run", "-m", tiny, "-c", "b", code=2)
+    said = machine.run("run", "-m", tiny, "-c", "b", code=2)
+    assert "-c must be left out the first time: there is no chat yet" in said
 
 
 @pytest.mark.parametrize("args", [("--raw",), ("--no-save",), ("--system", "x")])
@@ -260,7 +261,10 @@ def test_words_are_the_input_where_nothing_is_piped(
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        (("-f", "absent"), "absent"),
+        (("-f", "absent"), "no prompt 'absent': write one into"),
+        (("-f", "code/absent"), "no prompt 'code/absent': write one into"),
+        (("-f", "./absent.txt"), "absent.txt: No such file or directory"),
+        (("-f", "questions.txt"), "questions.txt: No such file or directory"),
         (("-f", "review"), "role"),
         (("-f", "review", "--set", "role"), "NAME=VALUE"),
         (("a", "--set", "role=x"), "--set"),

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from edgeserve.commands.engine_arguments import add_engine_arguments, engine_fields
 from edgeserve.commands.sampling_arguments import add_sampling_arguments, given_settings
 from edgeserve.config import Config, keep_numpy_to_one_thread, process_environment
-from edgeserve.errors import ChatsError, InvalidRequestError, ModelNotFoundError
+from edgeserve.errors import ChatsError, InvalidRequestError, ModelNotFoundError, UnfitOptionError
 from edgeserve.terminal import Terminal, is_at_a_terminal
 
 if TYPE_CHECKING:
@@ -81,9 +81,7 @@ def _new_chat(args: argparse.Namespace) -> NewChat | None:
     settings = {name: as_setting(name, str(value)) for name, value in given.items()}
     if args.continues and (settings or args.system is not None):
         option = "--system" if args.system is not None else f"--{next(iter(settings))}"
-        raise InvalidRequestError(
-            option.replace("_", "-"), "given", "left out with -c: the chat has its own"
-        )
+        raise UnfitOptionError(option.replace("_", "-"), "with -c: the chat has its own")
     is_piped = sys.stdin is None or not sys.stdin.isatty()
     if settings or args.system is not None or args.new or (is_piped and not args.continues):
         return NewChat(args.system or "", settings)

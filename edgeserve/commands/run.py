@@ -18,7 +18,7 @@ from edgeserve.commands.sampling_arguments import (
     given_settings,
 )
 from edgeserve.config import Config, keep_numpy_to_one_thread
-from edgeserve.errors import ChatsError, EdgeServeError, InvalidRequestError
+from edgeserve.errors import ChatsError, EdgeServeError, UnfitOptionError
 from edgeserve.terminal import is_at_a_terminal
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def _require_sense(args: argparse.Namespace) -> None:
     wrong = {"--raw": args.raw, "--no-save": args.no_save, "--system": args.system is not None}
     for option, is_given in wrong.items():
         if args.continues and is_given:
-            raise InvalidRequestError(option, True, "left out with -c: a chat that is kept goes on")
+            raise UnfitOptionError(option, "with -c: a chat that is kept goes on")
 
 
 def _leaves_all_to_a_chat(args: argparse.Namespace) -> bool:
@@ -182,7 +182,7 @@ def _store(
 def _last_chat(store: ChatStore) -> Chat:
     chat = store.latest_spoken()
     if chat is None:
-        raise InvalidRequestError("-c", True, "left out: there is no chat yet to go on with")
+        raise UnfitOptionError("-c", "the first time: there is no chat yet to go on with")
     return chat
 
 
@@ -264,7 +264,7 @@ def _start(
 ) -> TokenStream:
     if args.raw or not llm.has_chat_template:
         if args.system:
-            raise InvalidRequestError("--system", args.system, "left out with a raw prompt")
+            raise UnfitOptionError("--system", "with a raw prompt")
         return llm.stream({"prompt": text}, params)
     if kept is not None:
         return llm.stream(llm.requests.fitted(kept.messages).messages, params)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from edgeserve.config import Config
-from edgeserve.errors import InvalidRequestError
+from edgeserve.errors import InvalidRequestError, UnfitOptionError
 from edgeserve.typed_paths import is_file, path_of
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def question_text(args: argparse.Namespace, words: Sequence[str], config: Config
     if args.prompt_file is not None:
         parts = _filled(args, said, piped, config)
     elif args.values:
-        raise InvalidRequestError("--set", args.values[0], "left out without a prompt file (-f)")
+        raise UnfitOptionError("--set", "without a prompt file (-f)")
     text = "\n\n".join(part for part in parts if part.strip())
     if not text:
         raise InvalidRequestError("PROMPT", "", 'a text, as in edgeserve run smollm2 "question"')
@@ -88,7 +88,8 @@ def _prompt(name: str, config: Config) -> Prompt:
 
     path = path_of(name)
     is_path = len(path.parts) > 1 or path.suffix.lower() in (".md", ".txt")
-    if is_path and is_file(path):
+    is_plainly_one = path.is_absolute() or name.startswith(".") or path.suffix.lower() == ".txt"
+    if is_plainly_one or (is_path and is_file(path)):
         return prompt_in(path)
     return PromptLibrary(config.prompt_files_dir).prompt(name)
 

@@ -18,7 +18,7 @@ from edgeserve.commands.durations import parse_duration
 from edgeserve.commands.engine_arguments import add_engine_arguments, engine_fields
 from edgeserve.commands.sizes import parse_size
 from edgeserve.config import Config, keep_numpy_to_one_thread
-from edgeserve.errors import InvalidRequestError, MissingExtraError
+from edgeserve.errors import InvalidRequestError, MissingExtraError, UnfitOptionError
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Tracer
@@ -141,7 +141,7 @@ def run(args: argparse.Namespace, config: Config) -> int:
         raise InvalidRequestError("--ssl-certfile", args.ssl_certfile, "given with --ssl-keyfile")
     for option, value in (("--max-memory", args.max_memory), ("--keep-alive", args.keep_alive)):
         if args.model is not None and value is not None:
-            raise InvalidRequestError(option, value, "left out beside a MODEL")
+            raise UnfitOptionError(option, "beside a MODEL, which stays")
     logging.basicConfig(level=args.log_level.upper(), handlers=[log_handler(args.log_format)])
     listening = Listening(
         args.host,
@@ -256,7 +256,7 @@ def _policy(args: argparse.Namespace, config: Config, listening: Listening) -> S
     keys = tuple(args.api_key)
     loopback = is_loopback(listening.host)
     if args.no_auth and keys:
-        raise InvalidRequestError("--no-auth", "given", "left out beside --api-key")
+        raise UnfitOptionError("--no-auth", "beside --api-key")
     if not keys and not loopback and not args.no_auth:
         path = config.cache_dir / "server-key"
         keys = (kept_key(path),)

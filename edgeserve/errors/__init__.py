@@ -99,6 +99,7 @@ from edgeserve.errors.requests import TemplateLimitError as TemplateLimitError
 from edgeserve.errors.requests import TemplateRefusedError as TemplateRefusedError
 from edgeserve.errors.requests import TemplateSyntaxError as TemplateSyntaxError
 from edgeserve.errors.requests import TokenizerError as TokenizerError
+from edgeserve.errors.requests import UnfitOptionError as UnfitOptionError
 from edgeserve.errors.servers import AnswerBrokenError as AnswerBrokenError
 from edgeserve.errors.servers import EventTooLongError as EventTooLongError
 from edgeserve.errors.servers import NoAnswerError as NoAnswerError

@@ -17,6 +17,14 @@ class InvalidRequestError(EdgeServeError):
         super().__init__(f"{parameter} = {shown(value)}: must be {allowed}")
 
 
+class UnfitOptionError(InvalidRequestError):
+    """An option of a command that has no sense beside the others, or as things are."""
+
+    def __init__(self, option: str, why: str) -> None:
+        super().__init__(option, "given", f"left out {why}")
+        self.args = (f"{option} must be left out {why}",)
+
+
 class ContextLengthError(InvalidRequestError):
     """The prompt does not fit the context. The text is the one that OpenAI's agents match."""
 
