@@ -8,8 +8,9 @@ of plain text.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache, partial
+from itertools import accumulate
 from typing import TYPE_CHECKING, Literal
 
 from edgeserve.frozen import frozen
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 
 LONG_LINE = 4096
 """A longer one is shown as it is: reading 100,000 characters for emphasis takes seconds."""
+
+_MAX_NESTING = 50
+"""Of emphasis and links; of lists and quotes it is 20, the parser's."""
 
 _CODE_LINES = 32
 _MAX_CODE_LINES = 64
@@ -55,10 +59,19 @@ def parser() -> MarkdownIt:
     return markdown.enable(["table", "strikethrough"]).disable(["reference", "html_block"])
 
 
-def tree_of(text: str) -> SyntaxTreeNode:
+def tree_of(text: str) -> SyntaxTreeNode | None:
+    """None where so much stands in one another that nobody could follow: Python neither, which
+    goes down into each. A model that repeats itself writes thousands of asterisks around a word."""
     from markdown_it.tree import SyntaxTreeNode
 
-    return SyntaxTreeNode(parser().parse(text))
+    tokens = parser().parse(text)
+    if any(_depth(token.children or ()) > _MAX_NESTING for token in tokens):
+        return None
+    return SyntaxTreeNode(tokens)
+
+
+def _depth(tokens: Iterable[Token]) -> int:
+    return max(accumulate(token.nesting for token in tokens), default=0)
 
 
 _FENCE = re.compile(r"( {0,3})(`{3,})([^`\n]*)$|( {0,3})(~{3,})([^\n]*)$")

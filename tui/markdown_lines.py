@@ -44,7 +44,10 @@ class MarkdownLines:
             return self.plain(block, width, self.look.text)
         if block.kind == "code":
             return code_lines(block, width, self.look)
-        return self._blocks(tree_of(block.text).children, width, self.look, is_tight=False)
+        tree = tree_of(block.text)
+        if tree is None:
+            return self.plain(block, width, self.look.text)
+        return self._blocks(tree.children, width, self.look, is_tight=False)
 
     def plain(self, block: Block, width: int, style: Style) -> list[Line]:
         """Its lines, wrapped, and no more."""
