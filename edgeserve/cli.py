@@ -137,12 +137,26 @@ class _Version(argparse.Action):
 
 def program() -> NoReturn:
     """What the shell starts: `main`, and no teardown of a hundred modules (0.1 s) after it."""
+    _open_what_is_closed()
     code = main()
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
             with contextlib.suppress(OSError):
                 stream.flush()
     os._exit(code)
+
+
+def _open_what_is_closed() -> None:
+    """Of a stream that the shell closed (`>&-`) Python has None, and the next file that is opened,
+    be it the chats', gets its number and what is printed. It goes nowhere instead."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest number that is free, which is this one
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
 
 
 def main(argv: Sequence[str] | None = None) -> int:

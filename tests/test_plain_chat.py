@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import io
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+
+import pytest
 
 from edgeserve.chats.records import TurnState
 from edgeserve.chats.store import ChatStore
@@ -220,3 +223,22 @@ def test_without_a_model_it_says_how_to_get_one(tmp_path: Path) -> None:
     done = chat(stdin="a\n", cache=tmp_path)
     assert done.returncode == 5
     assert "edgeserve pull smollm2" in done.stderr
+
+
+@pytest.mark.skipif(os.name == "nt", reason="no such shell")
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "<&- >&- 2>&-"])
+def test_as_a_program_whose_streams_are_closed(closed: str, tmp_path: Path) -> None:
+    model = str(write_tiny_model(tmp_path / "tiny.gguf", "llama", context=512))
+    command = shlex.join([sys.executable, "-P", "-m", "edgeserve.cli"])
+    environ = {"EDGESERVE_CACHE": str(tmp_path), "HOME": str(tmp_path), "PATH": os.environ["PATH"]}
+    options = f"{shlex.quote(model)} --no-disk-cache"
+    run, chat = f"run {options} a --max-tokens 3", f"chat {options} --max-tokens 3"
+    script = f"{command} {run} </dev/null {closed} && {command} {chat} {closed}"
+    shell = ["sh", "-c", script]
+    done = subprocess.run(
+        shell, input=b"b\n", capture_output=True, env=environ, timeout=60, check=False
+    )
+    assert (done.returncode, b"Traceback" in done.stderr) == (0, False)
+    with ChatStore(next(tmp_path.rglob("chats.db"))) as store:
+        asked = sorted(store.branch(chat.leaf_id)[0].text for chat in store.chats())
+    assert asked == (["a"] if "<" in closed else ["a", "b"])
