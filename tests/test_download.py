@@ -398,7 +398,7 @@ def test_second_process_waits_for_the_first_and_downloads_nothing(
     workers[0].start()
     assert hub.stalled.wait(timeout=60)
     workers[1].start()
-    while "another process is fetching" not in heard.get(timeout=60):
+    while "is being fetched already" not in heard.get(timeout=60):
         pass
     hub.fault = "none"
     hub.release.set()

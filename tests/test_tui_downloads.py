@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -21,6 +25,9 @@ from .tiny_models import write_tiny_model
 
 REPO = "ada/tiny-GGUF"
 NAME = f"hf:{REPO}"
+
+_UNWRITTEN_BYTES = 64 << 10
+"""At most so much of what came may not have been on its way to the disk."""
 
 
 @pytest.fixture(autouse=True)
@@ -116,6 +123,76 @@ def test_a_download_that_is_stopped_goes_on_where_it_was(tmp_path: Path, hub: Fa
     _drive(tmp_path, _client(tmp_path, hub), resumed, NAME)
     ranges = [wanted for _, path, wanted in hub.requests if path.endswith(".gguf") and wanted]
     assert ranges, "it began again at the first byte"
+
+
+_FETCHES = """
+import asyncio, sys
+from pathlib import Path
+from tests.chat_app import Table, drive
+from tests.hub_server import FakeHub
+from tests.test_tui_downloads import NAME, REPO, _client
+
+folder, endpoint = Path(sys.argv[1]), sys.argv[2]
+
+async def body(table: Table) -> None:
+    await table.says("2.1 MB of")
+    print("fetching", flush=True)
+    await asyncio.to_thread(sys.stdin.readline)
+    await table.type("/quit", "enter")
+    await table.until(lambda: not table.app.is_running)
+
+drive(folder, body, client=_client(folder, FakeHub(REPO, {}, endpoint=endpoint)), model=NAME)
+"""
+
+
+@contextmanager
+def another_process(folder: Path, hub: FakeHub) -> Iterator[subprocess.Popen[str]]:
+    """Its chat shows a download on which nothing comes any more; a line makes it quit."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", _FETCHES, str(folder), hub.endpoint],
+        cwd=Path(__file__).parent.parent,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    try:
+        assert process.stdout.readline() == "fetching\n"
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.parametrize("way", ["quit", "kill"])
+def test_a_download_goes_on_after_the_program_ended_in_the_middle_of_it(
+    tmp_path: Path, hub: FakeHub, way: str
+):
+    """Quitting waits for no byte: here none comes before the test lets it."""
+    if way == "kill" and os.name == "nt":
+        pytest.skip("kill -9 is POSIX")
+    hub.fault, hub.stop_after = "stalls", 2 << 20
+    with another_process(tmp_path, hub) as process:
+        if way == "kill":
+            process.kill()
+            process.wait(30)
+        else:
+            process.communicate("quit\n", timeout=20)
+            assert process.returncode == 0
+    assert not hub.release.is_set()
+    hub.release.set()
+    hub.fault = "none"
+
+    async def resumed(table: Table) -> None:
+        await table.until(lambda: table.chat.desk.client.model is not None)
+        await table.type("/set max_tokens 3", "enter")
+        await table.ask("Hi")
+
+    _drive(tmp_path, _client(tmp_path, hub), resumed, NAME)
+    ranges = [wanted for _, path, wanted in hub.requests if path.endswith(".gguf")]
+    assert len(ranges) == 2
+    start = int((ranges[1] or "").removeprefix("bytes=").rstrip("-"))
+    assert (2 << 20) - _UNWRITTEN_BYTES <= start <= 2 << 20
 
 
 @pytest.mark.parametrize(

@@ -30,8 +30,8 @@ _PAUSE_S = 0.5
 class AnswerRun:
     """Streams into `turn`, which is STREAMING in the store and may have text already.
 
-    `error` is why it failed; `finished` the turn as it was kept. `asked_for` says how it came about
-    but for what the end tells.
+    `error` is why it failed, `num_events` how often anything came. `asked_for` says how the turn
+    came about but for what the end tells.
     """
 
     def __init__(
@@ -49,6 +49,7 @@ class AnswerRun:
         self.end: AnswerEnd | None = None
         self.error: EdgeServeError | None = None
         self.tokens: list[TokenFact] = []
+        self.num_events = 0
         self._client = client
         self._keeper = keeper
         self._asked_for = asked_for
@@ -114,6 +115,7 @@ class AnswerRun:
     # --- events ---------------------------------------------------------------------------------
 
     def _take(self, event: PromptReading | AnswerPiece | AnswerEnd) -> None:
+        self.num_events += 1
         match event:
             case PromptReading():
                 self.reading = event

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
 from edgeserve.chats.records import Turn, TurnState
-from edgeserve.tui.client import ChatClient
+from edgeserve.tui.client import HERE, ChatClient
 from edgeserve.tui.conversation import Conversation
 from edgeserve.tui.model_switch import ModelSwitch
+from edgeserve.tui.pace import Pace
 from edgeserve.tui.signs import Signs
 from edgeserve.tui.widgets.turn_view import TurnView
-from edgeserve.tui.wording import called, footer, loading, meter, reading, size
+from edgeserve.tui.wording import called, footer, lasting, loading, meter, reading, size
 
 if TYPE_CHECKING:
     from edgeserve.chats.salvage import Salvage
@@ -86,16 +87,24 @@ def header_texts(
     return title, signs.joined(called(model.name), meter(model, used, signs)), full
 
 
+def on_its_way(switch: ModelSwitch, signs: Signs) -> str:
+    """How far the model is that is being loaded."""
+    pace = switch.pace
+    left, silent = pace.seconds_left, pace.silent_s
+    return loading(switch.loading, switch.progress, signs, left_s=left, silent_s=silent)
+
+
 def doing(
-    talk: Conversation, switch: ModelSwitch, signs: Signs, rate: float | None
+    talk: Conversation, client: ChatClient, switch: ModelSwitch, signs: Signs, pace: Pace
 ) -> tuple[str, bool]:
     """What goes on, and whether something does."""
     stage = talk.answering.stage(talk.chat.id)
     if stage is None or stage == "model":
         if switch.loading:
             waits = "then your answer" if stage == "model" else ""
-            text = loading(switch.loading, switch.progress, signs)
-            return signs.joined(text, waits), True
+            return signs.joined(on_its_way(switch, signs), waits), True
+        if switch.is_choosing and pace.silent_s:
+            return _waiting(client, signs, pace), True
         if stage == "model":
             return "your question waits for a model: f4", True
         return "", False
@@ -103,15 +112,26 @@ def doing(
         return "the context is full", True
     verb = "summarising" if stage == "summary" else "answering"
     run = talk.answering.run(talk.chat.id)
-    if run is None or (run.reading is None and not run.tokens):
-        return f"{verb}{signs.ellipsis}", True
+    silent = f"nothing for {lasting(pace.silent_s)}" if pace.silent_s else ""
+    if run is None or not run.num_events:
+        if silent and stage == "answer":
+            return _waiting(client, signs, pace), True
+        return signs.joined(f"{verb}{signs.ellipsis}", silent), True
+    if run.reading is None and not run.tokens:
+        return signs.joined(f"{verb}{signs.ellipsis}", silent), True
     if not run.has_text and run.reading is not None and run.reading.done < run.reading.total:
-        return reading(run.reading, signs), True
+        return reading(run.reading, signs, silent), True
     if run.reasoning and not run.text:
         verb = "thinking"
     count = f"{len(run.tokens):,} tokens" if run.tokens else ""
-    speed = "" if rate is None else f"{rate:.0f} a second"
-    return signs.joined(verb, count, speed), True
+    speed = "" if pace.rate is None else f"{pace.rate:.0f} a second"
+    return signs.joined(verb, count, silent or speed), True
+
+
+def _waiting(client: ChatClient, signs: Signs, pace: Pace) -> str:
+    """Nothing has come at all: whoever waits is to know that, and for how long."""
+    who = "engine" if client.place == HERE else "server"
+    return signs.joined(f"waiting for the {who}", lasting(pace.silent_s))
 
 
 Focus = Literal["composer", "transcript", "search", "list"]

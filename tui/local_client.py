@@ -6,8 +6,8 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from threading import Event
+from threading import Event, Thread
+from typing import TypeVar, cast
 
 from edgeserve.async_llm import AsyncLLM
 from edgeserve.errors import ClosedError, EdgeServeError, NoModelInUseError
@@ -23,6 +23,8 @@ from edgeserve.tui.client import (
 )
 from edgeserve.tui.local_answer import LocalAnswer, request_of
 from edgeserve.tui.model_shelf import ModelShelf, ShelvedModel
+
+T = TypeVar("T")
 
 _BLOCK_TOKENS = 16
 
@@ -128,21 +130,13 @@ class LocalClient:
         return self._loaded.llm
 
     async def _fetched(self, name: str, progress: Callable[[LoadProgress], None]) -> ShelvedModel:
-        loop, cancelled = asyncio.get_running_loop(), Event()
-
-        def report(how_far: LoadProgress) -> None:
-            if cancelled.is_set():
-                raise _FetchCancelled
-            with contextlib.suppress(RuntimeError):  # the loop has gone
-                loop.call_soon_threadsafe(_pass_on, progress, how_far, cancelled)
-
-        executor = ThreadPoolExecutor(1, "edgeserve-fetch")
-        fetching = executor.submit(self._shelf.fetch, name, report)
-        executor.shutdown(wait=False)
+        reports = _Reports(progress)
         try:
-            return await asyncio.shield(asyncio.wrap_future(fetching))
+            return await _in_a_thread(
+                lambda: self._shelf.fetch(name, reports.heard), "edgeserve-fetch"
+            )
         finally:
-            cancelled.set()  # one that still runs ends at its next report
+            reports.cancelled.set()  # one that still runs ends at its next report
 
     async def _load(self, shelved: ShelvedModel) -> AsyncLLM:
         if self._closed:
@@ -170,11 +164,57 @@ class _FetchCancelled(BaseException):
     """Ends a transfer whose result nobody waits for, past whatever catches errors."""
 
 
-def _pass_on(
-    progress: Callable[[LoadProgress], None], how_far: LoadProgress, cancelled: Event
-) -> None:
-    if not cancelled.is_set():
-        progress(how_far)
+def _in_a_thread(call: Callable[[], T], name: str) -> asyncio.Future[T]:
+    """What the call returns or raises. The program's end does not wait for it: a connection on
+    which nothing comes keeps its thread for half a minute."""
+    loop = asyncio.get_running_loop()
+    found: asyncio.Future[T] = loop.create_future()
+
+    def settle(result: T | None, error: BaseException | None) -> None:
+        if found.done():  # nobody waits any more
+            return
+        if error is None:
+            found.set_result(cast("T", result))
+        else:
+            found.set_exception(error)
+
+    def work() -> None:
+        result, failure = None, None
+        try:
+            result = call()
+        except BaseException as error:
+            failure = error
+        with contextlib.suppress(RuntimeError):  # the loop has gone
+            loop.call_soon_threadsafe(settle, result, failure)
+
+    Thread(target=work, name=name, daemon=True).start()
+    return found
+
+
+class _Reports:
+    """From the thread that fetches to the loop: of those that came meanwhile, the last."""
+
+    def __init__(self, progress: Callable[[LoadProgress], None]) -> None:
+        self.cancelled = Event()
+        self._loop = asyncio.get_running_loop()
+        self._progress = progress
+        self._last: LoadProgress | None = None
+        self._is_passed_on = True
+
+    def heard(self, how_far: LoadProgress) -> None:
+        """On the thread."""
+        if self.cancelled.is_set():
+            raise _FetchCancelled
+        self._last = how_far
+        if self._is_passed_on:
+            self._is_passed_on = False
+            with contextlib.suppress(RuntimeError):  # the loop has gone
+                self._loop.call_soon_threadsafe(self._pass_on)
+
+    def _pass_on(self) -> None:
+        self._is_passed_on = True  # before the last one is read: another that comes now is told
+        if self._last is not None and not self.cancelled.is_set():
+            self._progress(self._last)
 
 
 def _in_use(loaded: _Loaded) -> ModelInUse:

@@ -44,7 +44,12 @@ class ModelCommands:
 
     async def choose_first(self) -> None:
         """At the start, where none was asked for: one that is here, or a short list to fetch."""
-        found = await self.offered()
+        try:
+            found = await self.offered()
+        except EdgeServeError:
+            self._screen.switch.is_choosing = False
+            self._screen.show_branch()
+            raise
         last = await self._screen.keeper.run(lambda store: store.last_model())
         if last in {each.name for each in found if each.here} or self._is_file_here(last):
             self._screen.switch.use(last)

@@ -3,26 +3,38 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from contextlib import suppress
 
 from edgeserve.errors import EdgeServeError
 from edgeserve.tui.client import ChatClient, LoadProgress
+from edgeserve.tui.fetch_pace import FetchPace
 from edgeserve.tui.happenings import Happening, ModelChanged
+
+_BETWEEN_S = 0.1
 
 
 class ModelSwitch:
-    """`loading` is the name of what is on its way, `progress` how far it is, `error` why the last
-    one did not come; the model before it stays in use then. `is_choosing` while the program looks
-    for the one to begin with."""
+    """`loading` is the name of what is on its way, `progress` how far it is and `pace` how fast it
+    comes, `error` why the last one did not come; the model before it stays in use then.
+    `is_choosing` while the program looks for the one to begin with. `clock` gives seconds."""
 
-    def __init__(self, client: ChatClient, tell: Callable[[Happening], None]) -> None:
+    def __init__(
+        self,
+        client: ChatClient,
+        tell: Callable[[Happening], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.loading = ""
         self.progress: LoadProgress | None = None
+        self.pace = FetchPace(clock)
         self.error: EdgeServeError | None = None
         self.is_choosing = False
         self._client = client
         self._tell = tell
+        self._clock = clock
+        self._tell_again_at = 0.0
         self._task: asyncio.Task[None] | None = None
         self._changed = asyncio.Condition()
 
@@ -30,6 +42,7 @@ class ModelSwitch:
         """Begins to load a model, and gives up the one under way."""
         before = self._task
         self.loading, self.progress, self.error = name, None, None
+        self.pace.saw(None)
         self.is_choosing = False
         self._task = asyncio.create_task(self._load(name, before))
         self._tell(ModelChanged())
@@ -66,5 +79,13 @@ class ModelSwitch:
             self._changed.notify_all()
 
     def _came(self, progress: LoadProgress) -> None:
-        self.progress = progress
-        self._tell(ModelChanged())
+        """Reports come by the thousand: what is drawn is told a few times a second."""
+        before, self.progress = self.progress, progress
+        self.pace.saw(progress)
+        is_other = before is None or (before.stage, before.label) != (
+            progress.stage,
+            progress.label,
+        )
+        if is_other or self._clock() >= self._tell_again_at:
+            self._tell_again_at = self._clock() + _BETWEEN_S
+            self._tell(ModelChanged())

@@ -6,6 +6,7 @@ from pathlib import Path, PurePath
 
 from edgeserve.chats.records import Generation
 from edgeserve.tui.client import LoadProgress, ModelInUse, PromptReading, PromptSize
+from edgeserve.tui.fetch_pace import STALLED_S
 from edgeserve.tui.signs import Signs
 
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
@@ -37,10 +38,16 @@ def size(num_bytes: int) -> str:
 
 
 def seconds(value: float) -> str:
-    """0.4 s, 41 s, 3 min."""
-    if value < 9.95:
-        return f"{value:.1f} s"
-    return f"{value:.0f} s" if value < 100 else f"{value / _MINUTE:.0f} min"
+    """0.4 s, 41 s, 3 min, 2.5 h."""
+    return f"{value:.1f} s" if value < 9.95 else lasting(value)
+
+
+def lasting(value: float) -> str:
+    """As `seconds`, of something that is counted while it lasts: 4 s, 41 s, 3 min."""
+    if value < 100:
+        return f"{value:.0f} s"
+    minutes = value / _MINUTE
+    return f"{minutes:.0f} min" if minutes < 100 else f"{value / _HOUR:.1f} h"
 
 
 def ago(then: float, now: float) -> str:
@@ -57,26 +64,44 @@ def ago(then: float, now: float) -> str:
     return f"{int(passed // (7 * _DAY))} w"
 
 
-def reading(progress: PromptReading, signs: Signs) -> str:
-    """reading prompt 12,400 / 28,100 · 41 s left."""
+def reading(progress: PromptReading, signs: Signs, silent: str = "") -> str:
+    """reading prompt 12,400 / 28,100 · 41 s left; or that it does not go on."""
     text = f"reading prompt {progress.done:,} / {progress.total:,}"
     left = progress.seconds_left
+    if silent:
+        return signs.joined(text, silent)
     return text if left is None or left < 0.05 else signs.joined(text, f"{seconds(left)} left")
 
 
-def loading(name: str, progress: LoadProgress | None, signs: Signs) -> str:
-    """fetching smollm2 · 120 MB of 1.1 GB · 11 %."""
-    name = called(name)
-    if progress is None:
-        return f"loading {name}{signs.ellipsis}"
-    verb = "fetching" if progress.stage == "download" else "loading"
+def loading(
+    name: str,
+    progress: LoadProgress | None,
+    signs: Signs,
+    *,
+    left_s: float | None = None,
+    silent_s: float = 0.0,
+) -> str:
+    """fetching smollm2 · 120 MB of 1.1 GB · 11 % · 3 min left; or stalled for 12 s."""
+    text = f"loading {called(name)}"
+    if progress is None or progress.stage == "load":
+        if progress is not None and progress.total_bytes and progress.done_bytes:
+            return signs.joined(text, _share(progress))
+        lasts = lasting(silent_s) if silent_s >= STALLED_S else ""
+        return signs.joined(f"{text}{signs.ellipsis}", lasts)
+    if not progress.total_bytes and progress.label:
+        return progress.label
+    verb = "checking" if progress.label.startswith("checking ") else "fetching"
+    rest = "" if left_s is None else f"{seconds(left_s)} left"
+    if silent_s >= STALLED_S:
+        rest = f"stalled for {lasting(silent_s)}"
     if not progress.total_bytes:
-        return signs.joined(f"{verb} {name}", size(progress.done_bytes))
-    share = f"{100 * progress.done_bytes / progress.total_bytes:.0f} %"
-    if progress.stage == "load":
-        return signs.joined(f"{verb} {name}", share)
+        return signs.joined(f"{verb} {called(name)}", size(progress.done_bytes), rest)
     done = f"{size(progress.done_bytes)} of {size(progress.total_bytes)}"
-    return signs.joined(f"{verb} {name}", done, share)
+    return signs.joined(f"{verb} {called(name)}", done, _share(progress), rest)
+
+
+def _share(progress: LoadProgress) -> str:
+    return f"{100 * progress.done_bytes / (progress.total_bytes or 1):.0f} %"
 
 
 def at_home(path: Path) -> str:

@@ -129,7 +129,7 @@ def exclusive(target: Path, progress: Progress) -> Generator[None]:
         try:
             lock.acquire(timeout=0)
         except Timeout:
-            progress.say(f"another process is fetching {target.name}; waiting for it")
+            progress.say(f"{target.name} is being fetched already; waiting for that")
             lock.acquire(poll_interval=0.2)
     except OSError as error:
         raise DownloadError(

@@ -16,7 +16,6 @@ from edgeserve.errors import DownloadError, ModelNotFoundError
 from edgeserve.frozen import frozen
 from edgeserve.loader.download import Expected, OpenedBytes, TransferInterrupted
 
-_CHUNK_BYTES = 1 << 20
 _TIMEOUT_S = 30.0
 _CONTENT_RANGE = re.compile(r"bytes (\d+)-")
 _RETRIED_STATUS = {408, 425, 429, 500, 502, 503, 504}
@@ -115,7 +114,7 @@ class Hub:
                 if response.status_code in _RETRIED_STATUS:
                     raise TransferInterrupted(f"HTTP status {response.status_code}")
                 hf_raise_for_status(response)
-                yield OpenedBytes(_start(response, offset), response.iter_bytes(_CHUNK_BYTES))
+                yield OpenedBytes(_start(response, offset), response.iter_bytes())
                 return
         with self._get(url, 0) as opened:  # 416: it would not start there, so from the start
             yield opened

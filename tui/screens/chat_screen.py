@@ -68,7 +68,7 @@ class ChatScreen(Screen[None]):
         self.desk = desk
         self.signs = desk.signs
         self.keeper = ChatKeeper(desk.open_chats, self._hear)
-        self.switch = ModelSwitch(desk.client, self._hear)
+        self.switch = ModelSwitch(desk.client, self._hear, desk.clock)
         self.talk = Conversation(desk.client, self.keeper, self.switch, self._hear)
         self.commands = ChatCommands(self)
         self.editing: str | None = None
@@ -177,7 +177,7 @@ class ChatScreen(Screen[None]):
             self._note = ""
         title, model, is_full = header_texts(talk, client, self.switch, self.signs)
         self.query_one(ChatHeader).show(title, model, is_nearly_full=is_full)
-        text, is_busy = doing(talk, self.switch, self.signs, self._pace.rate)
+        text, is_busy = doing(talk, client, self.switch, self.signs, self._pace)
         status = self.query_one(StatusLine)
         status.show_doing(self._note or text, is_busy=is_busy and not self._note)
         focus = _PLACES.get("" if self.focused is None else self.focused.id or "", "composer")
@@ -202,8 +202,11 @@ class ChatScreen(Screen[None]):
 
     def _tick(self) -> None:
         run = self.talk.answering.run(self.talk.chat.id)
-        self._pace.saw(0 if run is None else len(run.tokens), self.desk.clock())
-        if self.talk.is_answering or self.switch.loading:
+        count = 0 if run is None else len(run.tokens)
+        stage = self.talk.answering.stage(self.talk.chat.id)
+        came = (self.talk.chat.id, stage, run and (run.turn.id, run.num_events))
+        self._pace.saw(count, came, self.desk.clock())
+        if self.talk.is_answering or self.switch.loading or self.switch.is_choosing:
             self.draw_status()
         if self.query_one(Cockpit).display:
             self.do(self.commands.draw_cockpit(), group="cockpit")

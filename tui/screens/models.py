@@ -12,17 +12,25 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.content import Content
 from textual.screen import ModalScreen
-from textual.widgets import OptionList, Static
+from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
+from edgeserve.errors import EdgeServeError
 from edgeserve.tui.client import ChatClient, OfferedModel
+from edgeserve.tui.drawing import on_its_way
 from edgeserve.tui.model_switch import ModelSwitch
 from edgeserve.tui.signs import Signs
-from edgeserve.tui.terminal_text import cut, shown_line
+from edgeserve.tui.terminal_text import cut, shown, shown_line
 from edgeserve.tui.widgets.long_list import LongList
-from edgeserve.tui.wording import loading, size
+from edgeserve.tui.wording import size
 
 _TICK_S = 0.25
+_MOVES = {
+    "down": "cursor_down",
+    "up": "cursor_up",
+    "pagedown": "page_down",
+    "pageup": "page_up",
+}
 _FIRST_RUN = 6
 _NAME_CELLS = (12, 46)
 _BESIDE_NAME_CELLS = 47
@@ -31,7 +39,7 @@ _BESIDE_NAME_CELLS = 47
 _KEYS = Content.assemble(
     ("enter", "bold"),
     (" use, or fetch and use   ", ""),
-    ("x", "bold"),
+    ("ctrl+x", "bold"),
     (" stop fetching   ", ""),
     ("esc", "bold"),
     (" back", ""),
@@ -46,11 +54,12 @@ _FETCH_KEYS = Content.assemble(
 
 
 class ModelsScreen(ModalScreen[str | None]):
-    """The name of a chosen model, None for Esc."""
+    """The name of a chosen model, None for Esc. What is typed leaves those that have all of it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,f4", "dismiss(None)", show=False),
-        Binding("x", "cancel", show=False),
+        Binding("ctrl+x", "cancel", show=False, priority=True),
+        *(Binding(key, f"move('{key}')", show=False) for key in _MOVES),
     ]
 
     def __init__(
@@ -65,42 +74,56 @@ class ModelsScreen(ModalScreen[str | None]):
         self._client = client
         self._switch = switch
         self._signs = signs
-        self._names: list[str | None] = []
+        self._found: Sequence[OfferedModel] | None = None
+        self._lines: list[str | OfferedModel] = []
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="box -broad"):
             yield Static("Models", classes="dialog-title")
-            yield LongList()
+            yield Input(placeholder="Type to find one", compact=True)
+            models = LongList()
+            models.can_focus = False  # what is typed goes on finding
+            yield models
+            yield Static(id="wrong", markup=False)
             yield Static(id="loading", markup=False)
             yield Static(_KEYS, classes="dialog-keys", markup=False)
 
-    async def on_mount(self) -> None:
+    def on_mount(self) -> None:
         self.set_interval(_TICK_S, self._tick)
         self._tick()
-        await self._fill()
+        self._fill()
+        self.run_worker(self._ask())  # Esc need not wait for it
 
-    async def _fill(self) -> None:
-        found = await self._offered()
-        groups = (
-            ("On this machine", [m for m in found if m.here]),
-            ("To fetch", [m for m in found if not m.here]),
-        )
-        lines: list[str | OfferedModel] = []
-        for title, models in groups:
-            lines += [*([title] if models else []), *models]
-        self._names = [None if isinstance(each, str) else each.name for each in lines]
+    async def _ask(self) -> None:
+        try:
+            self._found = await self._offered()
+        except EdgeServeError as error:
+            wrong = self.query_one("#wrong", Static)
+            wrong.update(shown(str(error)))
+            wrong.display = True
+            self._found = ()
+        self._fill()
+
+    @on(Input.Changed)
+    def _fill(self) -> None:
+        words = self.query_one(Input).value.casefold().split()
+        found = [each for each in self._found or () if _has(each, words)]
+        self._lines = []
+        for title, is_here in (("On this machine", True), ("To fetch", False)):
+            models = [each for each in found if each.here is is_here]
+            self._lines += [*([title] if models else []), *models]
         in_use = "" if self._client.model is None else self._client.model.name
-        wanted = self._names.index(in_use) if in_use in self._names else 1
+        names = [None if isinstance(each, str) else each.name for each in self._lines]
+        wanted = names.index(in_use) if in_use in names else 1
         options = self.query_one(LongList)
-        options.fill(
-            len(lines),
-            lambda index: self._option(lines[index], index, in_use),
-            wanted if len(lines) > wanted else None,
-        )
-        options.focus()
+        options.fill(len(names), lambda at: self._option(at, in_use), wanted if names else None)
+        if not names:
+            text = "Looking" + self._signs.ellipsis if self._found is None else _NOTHING
+            options.add_option(Option(Content.styled(text, "$quiet"), disabled=True))
 
-    def _option(self, line: str | OfferedModel, index: int, in_use: str) -> Option:
+    def _option(self, index: int, in_use: str) -> Option:
         """A heading, or a model."""
+        line = self._lines[index]
         if isinstance(line, str):
             return Option(Content.styled("\n" * (index > 0) + line, "$quiet"), disabled=True)
         cells, is_used = name_cells(self.size.width), line.name == in_use
@@ -110,18 +133,32 @@ class ModelsScreen(ModalScreen[str | None]):
         line = self.query_one("#loading", Static)
         line.display = bool(self._switch.loading)
         if line.display:
-            line.update(
-                shown_line(loading(self._switch.loading, self._switch.progress, self._signs))
-            )
+            line.update(shown_line(on_its_way(self._switch, self._signs)))
 
     async def action_cancel(self) -> None:
         if self._switch.loading:
             await self._switch.cancel()
             self._tick()
 
+    async def action_move(self, key: str) -> None:
+        """In the list, while one types."""
+        await self.query_one(LongList).run_action(_MOVES[key])
+
+    @on(Input.Submitted)
     @on(OptionList.OptionSelected)
-    def _chosen(self, event: OptionList.OptionSelected) -> None:
-        self.dismiss(self._names[event.option_index])
+    def _chosen(self) -> None:
+        at = self.query_one(LongList).marked
+        if at is not None and isinstance(model := self._lines[at], OfferedModel):
+            self.dismiss(model.name)
+
+
+_NOTHING = "None is called so. /model takes any name: a file's path, hf:OWNER/REPOSITORY"
+
+
+def _has(model: OfferedModel, words: Sequence[str]) -> bool:
+    parts = (model.name, model.title, model.owner, model.license, model.note)
+    text = "\n".join(parts).casefold()
+    return all(word in text for word in words)
 
 
 class FirstRunScreen(ModalScreen[str | None]):

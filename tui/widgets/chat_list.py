@@ -76,7 +76,7 @@ class ChatList(Vertical):
     @property
     def marked(self) -> str | None:
         """The id of the chat under the cursor."""
-        at = self.query_one(OptionList).highlighted
+        at = self.query_one(LongList).marked
         return None if at is None or at >= len(self._found) else self._found[at][0].id
 
     def search(self, words: str) -> None:
@@ -165,12 +165,12 @@ class ChatList(Vertical):
 
     @on(Input.Submitted, "#search")
     def _submitted(self) -> None:
-        self._open(self.query_one(OptionList).highlighted)
+        self._open(self.query_one(LongList).marked)
 
     @on(OptionList.OptionSelected)
     def _selected(self, event: OptionList.OptionSelected) -> None:
         event.stop()
-        self._open(event.option_index)
+        self._open(self.query_one(LongList).marked)
 
     def _open(self, at: int | None) -> None:
         if at is not None and at < len(self._found):
