@@ -80,6 +80,25 @@ def test_the_terminals_theme_has_its_16_colours(tmp_path: Path, model: Path):
         assert [each for each in found if ":" in each] == []
 
 
+def test_a_chosen_theme_is_there_the_next_time(tmp_path: Path, model: Path):
+    paper = b"48;2;250;248;244"  # the light theme's
+    with a_shell(tmp_path) as terminal:
+        opened(terminal, model)
+        assert paper not in terminal.received()
+        terminal.type("/theme light", "Enter")
+        terminal.shows("theme: light, also the next time")
+        for given, is_light in (("", True), ("NO_COLOR=1 ", False), ("LANG=C ", True)):
+            terminal.keys("C-q")
+            terminal.until(lambda: terminal.screen().rstrip().endswith(PROMPT))
+            terminal.keys("C-l")
+            start = len(terminal.received())
+            terminal.type(f"{given}./chat {model}", "Enter")
+            terminal.shows(f"{model.stem} ", " of ")
+            received = terminal.received(start)
+            assert (paper in received) == is_light
+            assert b"48;2;25;24;22" not in received  # the dark theme's, not for one frame
+
+
 def test_an_ascii_locale_gets_ascii(tmp_path: Path, model: Path):
     with a_shell(tmp_path, environ={"LANG": "C"}) as terminal:
         received = looked_around(terminal, model)

@@ -12,6 +12,7 @@ from edgeserve.tui.attachments import read_attachment
 from edgeserve.tui.client import ChatSettings
 from edgeserve.tui.clipboard import Clipboard
 from edgeserve.tui.editor import edited
+from edgeserve.tui.kept_theme import keep_theme
 from edgeserve.tui.list_commands import ListCommands
 from edgeserve.tui.model_commands import ModelCommands
 from edgeserve.tui.room import Room
@@ -293,10 +294,18 @@ class ChatCommands:
         shown = self._screen.theme_name
         current = next((n for n in names if THEMES[n].name == shown), names[0])
         chosen = argument or names[(names.index(current) + 1) % len(names)]
-        if chosen in THEMES:
-            self._screen.use_theme(THEMES[chosen].name)
-        else:
+        if chosen not in THEMES:
             self._screen.note(f"themes are {', '.join(names)}")
+            return
+        self._screen.use_theme(THEMES[chosen].name)
+        folder = self._screen.desk.data_dir
+        try:
+            await asyncio.to_thread(keep_theme, folder, chosen)
+        except OSError as error:
+            reason = error.strerror or error
+            self._screen.say(f"Until the end: {folder} does not take what you chose ({reason}).")
+        else:
+            self._screen.note(f"theme: {chosen}, also the next time")
 
     async def _help(self, _: str) -> None:
         from edgeserve.tui.screens.help import HelpScreen

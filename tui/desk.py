@@ -14,6 +14,7 @@ from edgeserve.terminal import Terminal
 from edgeserve.tui import signs
 from edgeserve.tui.client import ChatClient
 from edgeserve.tui.signs import Signs
+from edgeserve.tui.themes import DEFAULT
 
 if TYPE_CHECKING:
     from edgeserve.chats.prompt_library import PromptLibrary
@@ -44,7 +45,7 @@ class Desk:
     model: str = ""
     chat_id: str = ""
     new: NewChat | None = None
-    theme: str = "dark"
+    theme: str = DEFAULT
     terminal: Terminal = field(default_factory=Terminal)
     clock: Callable[[], float] = time.time
     find_program: Callable[[str], str | None] = shutil.which

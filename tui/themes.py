@@ -99,5 +99,6 @@ TERMINAL = Theme(
     },
 )
 
+DEFAULT = "dark"
 THEMES = {"dark": DARK, "light": LIGHT, "terminal": TERMINAL}
 """By the names that `/theme` takes."""

@@ -34,6 +34,8 @@ def open_screen(
     from edgeserve.commands.ending_signals import ended_by_signals
     from edgeserve.tui.app import EdgeServeApp
     from edgeserve.tui.desk import Desk
+    from edgeserve.tui.kept_theme import kept_theme
+    from edgeserve.tui.themes import DEFAULT
 
     path, prompts = config.chats_file, PromptLibrary(config.prompt_files_dir)
     desk = Desk(
@@ -44,6 +46,7 @@ def open_screen(
         data_dir=path.parent,
         model=model,
         new=new,
+        theme=kept_theme(path.parent) or DEFAULT,
         terminal=terminal,
     )
 
