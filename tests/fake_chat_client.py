@@ -170,6 +170,7 @@ class FakeClient:
         self.answers: list[FakeAnswer] = []
         self.used: list[str] = []
         self.accepted: list[str] = []
+        self.base_models: set[str] = set()
         self.closed = False
         self.prompt_size: PromptSize | None = None
         self.engine_figures: EngineFigures | None = EngineFigures(0.25, 1, 0, 100, 40, 10, 2 << 30)
@@ -220,7 +221,7 @@ class FakeClient:
             progress(report)
         await self._loading.wait()
         await self._loading.done()
-        self.model = replace(IN_USE, name=name)
+        self.model = replace(IN_USE, name=name, has_chat_template=name not in self.base_models)
         self.offered = [
             replace(each, here=True) if each.name == name else each for each in self.offered
         ]

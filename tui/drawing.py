@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
 from edgeserve.chats.records import Turn, TurnState
-from edgeserve.tui.client import HERE, ChatClient
+from edgeserve.tui.client import HERE, ChatClient, ModelInUse
 from edgeserve.tui.conversation import Conversation
 from edgeserve.tui.model_switch import ModelSwitch
 from edgeserve.tui.pace import Pace
@@ -165,6 +165,14 @@ def failure_note(turn: Turn) -> str:
         return ""
     advice = "/continue goes on from here" if turn.text else "ctrl+r asks again"
     return f"The answer broke off. Nothing is lost: {advice}."
+
+
+def base_model_note(model: ModelInUse) -> str:
+    """What to do with a model that was not taught to answer."""
+    return (
+        f"{called(model.name)} is a base model, without a chat template: it goes on with a text "
+        "and does not answer questions. Give it the beginning of a text, or choose another: f4."
+    )
 
 
 def repair_note(salvage: Salvage) -> str:

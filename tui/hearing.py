@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from edgeserve.tui.chat_commands import ChatCommands
-from edgeserve.tui.drawing import failure_note, repair_note
+from edgeserve.tui.drawing import base_model_note, failure_note, repair_note
 from edgeserve.tui.happenings import (
     AnswerOver,
     BranchShown,
@@ -24,6 +24,7 @@ class Hearing:
         self._screen = screen
         self._commands = commands
         self._told_model_error: object = None
+        self._told_base: set[str] = set()
 
     def hear(self, happening: Happening) -> None:
         screen = self._screen
@@ -40,6 +41,8 @@ class Hearing:
                     screen.note("not answered: ctrl+r asks again")
                 elif note := failure_note(turn):
                     screen.say(note, "trouble")
+                else:
+                    self._tell_of_base_model()
                 screen.show_branch()
             case RoomAsked(room):
                 screen.do(self._commands.ask_for_room(room))
@@ -69,6 +72,16 @@ class Hearing:
         self._told_model_error = error
         if not screen.switch.loading:
             screen.do(self._commands.remember_model())
+            self._tell_of_base_model()
         if not screen.talk.turns:
             screen.show_branch()
         screen.draw_status()
+
+    def _tell_of_base_model(self) -> None:
+        """Once, in a chat; an empty one says it in its middle."""
+        model = self._screen.desk.client.model
+        if model is None or model.has_chat_template or not self._screen.talk.turns:
+            return
+        if model.name not in self._told_base and not self._screen.notice.display:
+            self._told_base.add(model.name)
+            self._screen.say(base_model_note(model))
