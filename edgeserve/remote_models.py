@@ -14,6 +14,7 @@ import msgspec
 
 from edgeserve.errors import InvalidRequestError, ServerRefusedError, ServerUnreachableError
 from edgeserve.frozen import frozen
+from edgeserve.sampling_params import SamplingDefaults
 
 
 @frozen
@@ -27,6 +28,7 @@ class RemoteModel:
     size_bytes: int | None = None
     fingerprint: str = ""
     thinks: bool | None = None
+    sampling: SamplingDefaults | None = None
 
 
 _MOST_OF_A_PAGE = 20_000
@@ -102,10 +104,32 @@ class _Context(msgspec.Struct):
         return self.max_model_len or self.context_length or self.n_ctx or self.n_ctx_train
 
 
+class _Sampling(msgspec.Struct):
+    """As our own server tells what stands in for fields that a request leaves out."""
+
+    temperature: float
+    top_p: float
+    top_k: int
+    min_p: float
+    repetition_penalty: float
+    origin: str
+
+
 class _Meta(_Context):
     size: int | None = None
     fingerprint: str | None = None
     reasoning: bool | None = None
+    default_sampling: msgspec.Raw | None = None
+
+    def sampling(self) -> SamplingDefaults | None:
+        """None also where another program means something else by that name."""
+        if self.default_sampling is None:
+            return None
+        try:
+            found = msgspec.json.decode(self.default_sampling, type=_Sampling)
+        except msgspec.MsgspecError:
+            return None
+        return SamplingDefaults(**msgspec.structs.asdict(found))
 
 
 class _Entry(_Context, kw_only=True):
@@ -122,6 +146,7 @@ class _Entry(_Context, kw_only=True):
             meta.size,
             meta.fingerprint or "",
             meta.reasoning,
+            meta.sampling(),
         )
 
 

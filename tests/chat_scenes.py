@@ -21,6 +21,7 @@ from edgeserve.tui.client import (
     PromptReading,
     TokenFact,
 )
+from edgeserve.types import SamplingDefaults
 from tests.chat_app import NOW, Table, desk
 from tests.fake_chat_client import IN_USE, FakeClient, words
 
@@ -363,6 +364,10 @@ def _offering() -> FakeClient:
     return FakeClient(model=replace(IN_USE, name="llama-3.2-1b"), offered=OFFERED)
 
 
+_RECOMMENDED = replace(
+    IN_USE, sampling=SamplingDefaults(0.6, 0.95, 20, 0.0, origin="the catalogue")
+)
+
 _MODEL_MIND: Mapping[str, object] = {"model": "tiny"}
 
 SCENES: dict[str, Scene] = {
@@ -384,7 +389,7 @@ SCENES: dict[str, Scene] = {
     "tokens": Scene(_tokens),
     "models": Scene(_models, _offering),
     "first-run": Scene(_first_run, _no_model),
-    "settings": Scene(_settings),
+    "settings": Scene(_settings, lambda: FakeClient(model=_RECOMMENDED)),
     "help": Scene(_help),
     "palette": Scene(_palette),
     "commands": Scene(_commands),

@@ -9,6 +9,7 @@ from edgeserve.chats.store import ChatStore
 from edgeserve.errors import ChatsDiskFullError, LicenseNotAcceptedError
 from edgeserve.terminal import Terminal
 from edgeserve.tui.client import AnswerEnd, LoadProgress, PromptReading
+from edgeserve.types import SamplingDefaults
 from tests.chat_app import Table, drive
 from tests.fake_chat_client import IN_USE, TO_FETCH, FakeClient, words
 
@@ -115,6 +116,30 @@ def test_settings_are_shown_and_how_one_is_set(tmp_path: Path):
     drive(tmp_path, body)
 
 
+def test_what_auto_stands_for_is_said(tmp_path: Path):
+    sampling = SamplingDefaults(0.6, 0.95, 20, origin="model file")
+    client = FakeClient(model=replace(IN_USE, sampling=sampling))
+
+    async def body(table: Table) -> None:
+        await table.pilot.press("f5")
+        await table.shows("auto 0.6")
+        await table.shows("auto 20")
+        await table.says("Empty is auto: as the model file says")
+        await table.pilot.press("escape")
+        await table.type("/set top_k 5", "enter")
+        await table.shows("top_k = 5")
+        await table.type("/set", "enter")
+        await table.says("temperature auto 0.6, top_p auto 0.95, top_k 5")
+        await table.type("/set top_k auto", "enter")
+        await table.shows("top_k = auto 20")
+        client.model = replace(IN_USE, sampling=None)
+        await table.pilot.press("f5")
+        await table.says("Empty is auto: as the server likes")
+        assert "auto 0.6" not in table.screen()
+
+    drive(tmp_path, body, client=client)
+
+
 def test_what_was_said_of_a_model_goes_with_the_next(tmp_path: Path):
     async def body(table: Table) -> None:
         await table.type("/model nosuch", "enter")
@@ -123,6 +148,35 @@ def test_what_was_said_of_a_model_goes_with_the_next(tmp_path: Path):
         await table.until(lambda: "answers as before" not in table.screen())
 
     drive(tmp_path, body)
+
+
+def test_a_base_model_says_once_what_it_is_good_for(tmp_path: Path):
+    client = FakeClient(model=replace(IN_USE, name="pythia", has_chat_template=False))
+
+    async def body(table: Table) -> None:
+        await table.ask("What is it?")
+        await table.says("pythia is a base model, without a chat template")
+        await table.says("choose another: f4")
+        await table.type("Once upon")
+        await table.until(lambda: "base model" not in table.screen())
+        await table.ask(" a time")
+        assert "base model" not in table.screen()
+
+    drive(tmp_path, body, client=client)
+
+
+def test_a_base_model_that_comes_into_a_chat_says_so(tmp_path: Path):
+    client = FakeClient(model=IN_USE)
+
+    async def body(table: Table) -> None:
+        await table.ask("Hi")
+        client.base_models.add("big")
+        await table.type("/model big", "enter")
+        await table.says("big is a base model")
+        await table.type("/model tiny", "enter")
+        await table.until(lambda: client.model and client.model.name == "tiny")
+
+    drive(tmp_path, body, client=client)
 
 
 def test_a_full_context_asks(tmp_path: Path):

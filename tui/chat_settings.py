@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from edgeserve.errors import InvalidRequestError
+from edgeserve.tui.client import ModelInUse
 
 
 def _at_least(least: float) -> Callable[[float], bool]:
@@ -63,6 +64,29 @@ def as_setting(name: str, text: str) -> object:
 def explained(name: str) -> str:
     """What a number may be."""
     return _NUMBERS[name][2]
+
+
+def auto(name: str, model: ModelInUse | None) -> str:
+    """What is shown for a number that is left to the model: auto, auto 0.95."""
+    sampling = None if model is None else model.sampling
+    value = getattr(sampling, name, None)
+    return "auto" if value is None else f"auto {value:g}"
+
+
+def auto_explained(model: ModelInUse | None) -> str:
+    """Where the numbers come from that stand for auto, and what it means without one."""
+    numbers = "as the server likes"
+    if model is None:
+        numbers = "as the model likes"
+    elif model.sampling is not None:
+        numbers = _ORIGINS.get(model.sampling.origin, f"as {model.sampling.origin} says")
+    return f"Empty is auto: {numbers}; as many tokens as there is room for, another seed each time"
+
+
+_ORIGINS = {
+    "edgeserve": "our own numbers, as the model file has none",
+    "model file": "as the model file says",
+}
 
 
 def thinking(how: str) -> Mapping[str, object]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 from edgeserve.frozen import frozen
 
 if TYPE_CHECKING:
-    from edgeserve.types import Message
+    from edgeserve.types import Message, SamplingDefaults
 
 HERE = "this machine"
 """Where it computes, of a client whose engine is in this process."""
@@ -58,7 +58,9 @@ class LoadProgress:
 class ModelInUse:
     """The model that answers. `context_tokens` is what prompt and answer may have together, None
     where the other side does not say; `note` why it is less than the model was trained for.
-    `fingerprint` is equal where the files are. `thinks` says whether it can reason first."""
+    `fingerprint` is equal where the files are. `thinks` says whether it can reason first.
+    `sampling` stands in for settings that are left to it, None where the other side does not say.
+    """
 
     name: str
     context_tokens: int | None
@@ -66,6 +68,7 @@ class ModelInUse:
     thinks: bool = False
     fingerprint: str = ""
     note: str = ""
+    sampling: SamplingDefaults | None = None
 
 
 # --- what is asked -------------------------------------------------------------------------------

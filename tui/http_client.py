@@ -109,6 +109,7 @@ class HttpClient:
             context,
             thinks=found.thinks is not False,
             fingerprint=found.fingerprint,
+            sampling=found.sampling,
         )
         return self._model
 

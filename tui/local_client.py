@@ -229,4 +229,5 @@ def _in_use(loaded: _Loaded) -> ModelInUse:
         thinks=llm.requests.thinks,
         fingerprint=llm.model.fingerprint,
         note="; ".join(filter(None, notes)),
+        sampling=llm.default_sampling,
     )

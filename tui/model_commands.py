@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from textual.content import Content
 
 from edgeserve.errors import EdgeServeError, LicenseNotAcceptedError
-from edgeserve.tui.chat_settings import NUMBERS, as_setting, thinking
+from edgeserve.tui.chat_settings import NUMBERS, as_setting, auto, auto_explained, thinking
 from edgeserve.tui.client import HERE, OfferedModel
 from edgeserve.tui.terminal_text import shown_line
 from edgeserve.tui.window import ChatWindow
@@ -151,8 +151,7 @@ class ModelCommands:
         from edgeserve.tui.screens.settings import SettingsScreen
 
         talk, model = self._screen.talk, self._screen.desk.client.model
-        thinks = model is None or model.thinks
-        chosen = await self._screen.ask_user(SettingsScreen(talk.chat, thinks))
+        chosen = await self._screen.ask_user(SettingsScreen(talk.chat, model))
         if chosen is not None:
             await talk.change(system_prompt=chosen.system_prompt, settings=chosen.settings)
             self._screen.note("kept: for this chat, from the next answer on")
@@ -181,14 +180,17 @@ class ModelCommands:
         self._screen.note(said)
 
     async def _set(self, argument: str) -> None:
+        model = self._screen.desk.client.model
         name, _, value = argument.partition(" ")
         if not name:
             settings = self._screen.talk.chat.settings
-            now = [f"{each} {settings.get(each, 'auto')}" for each in NUMBERS]
-            self._screen.say(f"{', '.join(now)}\n/set temperature 0.2 sets one, auto takes it away")
+            now = [f"{each} {settings.get(each, auto(each, model))}" for each in NUMBERS]
+            how = "/set temperature 0.2 sets one, /set temperature auto takes it away."
+            self._screen.say(f"{', '.join(now)}\n{how} {auto_explained(model)}.")
             return
-        await self._screen.talk.change(settings={name: as_setting(name, value)})
-        self._screen.note(f"{name} = {value or 'as the model likes'}")
+        chosen = as_setting(name, value)
+        await self._screen.talk.change(settings={name: chosen})
+        self._screen.note(f"{name} = {auto(name, model) if chosen is None else value}")
 
     # --- cockpit --------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from typing import TextIO
 
 from edgeserve.chats.records import Turn, TurnState
 from edgeserve.errors import EdgeServeError
-from edgeserve.tui.chat_settings import as_setting, thinking
+from edgeserve.tui.chat_settings import NUMBERS, as_setting, auto, auto_explained, thinking
 from edgeserve.tui.client import ChatClient, LoadProgress, PromptReading
 from edgeserve.tui.commands import ALIASES, BY_NAME, is_unknown
 from edgeserve.tui.conversation import Conversation
@@ -197,7 +197,9 @@ class PlainChat:
         chat = self.talk.chat
         values = [f"  {name} = {value}" for name, value in sorted(chat.settings.items())]
         prompt = [f"  system prompt: {shown_line(chat.system_prompt)}"] * bool(chat.system_prompt)
-        rest = [] if values or prompt else ["  all as the model likes"]
+        model = self._client.model
+        left = [f"  {n} = {auto(n, model)}" for n in NUMBERS if n not in chat.settings]
+        rest = [*left, f"  {auto_explained(model)}"]
         self._note("\n".join(["this chat is answered with", *values, *prompt, *rest]))
 
     async def _answered(self, asking: Awaitable[None]) -> None:

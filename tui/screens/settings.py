@@ -16,8 +16,16 @@ from textual.widgets import Input, Static, TextArea
 from edgeserve.chats.records import Chat
 from edgeserve.errors import InvalidRequestError
 from edgeserve.frozen import frozen
-from edgeserve.tui.chat_settings import NUMBERS, as_setting, explained, thinking
-from edgeserve.tui.terminal_text import shown
+from edgeserve.tui.chat_settings import (
+    NUMBERS,
+    as_setting,
+    auto,
+    auto_explained,
+    explained,
+    thinking,
+)
+from edgeserve.tui.client import ModelInUse
+from edgeserve.tui.terminal_text import shown, shown_line
 
 _SAMPLING = tuple(name for name in NUMBERS if name != "thinking_budget")
 _KEYS = Content.assemble(
@@ -44,10 +52,10 @@ class SettingsScreen(ModalScreen[ChosenSettings | None]):
         Binding("ctrl+s", "keep", show=False, priority=True),
     ]
 
-    def __init__(self, chat: Chat, thinks: bool) -> None:
+    def __init__(self, chat: Chat, model: ModelInUse | None) -> None:
         super().__init__(classes="dialog")
         self._chat = chat
-        self._thinks = thinks
+        self._model = model
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="box"):
@@ -61,10 +69,12 @@ class SettingsScreen(ModalScreen[ChosenSettings | None]):
                     tab_behavior="focus",
                     placeholder="None: the model answers as it was trained to",
                 )
+                text = shown_line(auto_explained(self._model))
+                yield Static(text, classes="about-auto", markup=False)
                 for name in _SAMPLING:
                     yield from self._field(name, self._shown(name), explained(name))
                 about = "on, off, auto or a token budget"
-                if not self._thinks:
+                if self._model is not None and not self._model.thinks:
                     about = "this model cannot think first"
                 yield from self._field("thinking", self._thinking(), about)
             yield Static(id="wrong", markup=False)
@@ -73,7 +83,8 @@ class SettingsScreen(ModalScreen[ChosenSettings | None]):
     def _field(self, name: str, value: str, about: str) -> ComposeResult:
         with Horizontal(classes="field"):
             yield Static(name.replace("_", " "), classes="field-name", markup=False)
-            yield Input(value, id=f"set-{name}", placeholder="auto", compact=True)
+            placeholder = auto(name, self._model)
+            yield Input(value, id=f"set-{name}", placeholder=placeholder, compact=True)
             yield Static(about, classes="field-about", markup=False)
 
     def _shown(self, name: str) -> str:
