@@ -104,6 +104,9 @@ class _Context(msgspec.Struct):
         return self.max_model_len or self.context_length or self.n_ctx or self.n_ctx_train
 
 
+_NULL = msgspec.Raw(b"null")
+
+
 class _Sampling(msgspec.Struct):
     """As our own server tells what stands in for fields that a request leaves out."""
 
@@ -119,12 +122,10 @@ class _Meta(_Context):
     size: int | None = None
     fingerprint: str | None = None
     reasoning: bool | None = None
-    default_sampling: msgspec.Raw | None = None
+    default_sampling: msgspec.Raw = _NULL
 
     def sampling(self) -> SamplingDefaults | None:
-        """None also where another program means something else by that name."""
-        if self.default_sampling is None:
-            return None
+        """None where there is none, or something else is called so."""
         try:
             found = msgspec.json.decode(self.default_sampling, type=_Sampling)
         except msgspec.MsgspecError:

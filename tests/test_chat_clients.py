@@ -33,7 +33,7 @@ from edgeserve.tui.client import (
 from edgeserve.tui.http_client import HttpClient
 from edgeserve.tui.local_client import LocalClient
 from edgeserve.tui.model_shelf import Report, ShelvedModel
-from edgeserve.types import Message
+from edgeserve.types import Message, SamplingDefaults
 
 from .server_harness import real_server
 from .tiny_models import CHATML, write_tiny_model
@@ -327,6 +327,7 @@ def test_the_model_is_described(make: Callable[[], ChatClient]) -> None:
         assert model is not None
         assert (model.name, model.context_tokens, model.thinks) == ("tiny", CONTEXT, False)
         assert len(model.fingerprint) == 32
+        assert model.sampling == SamplingDefaults()
         assert [each.name for each in await client.models()] == ["tiny"]
 
     with_client(make, test)
