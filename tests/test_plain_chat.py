@@ -9,6 +9,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -175,6 +176,52 @@ def test_ctrl_c_stops_the_answer_and_then_the_chat(tmp_path: Path) -> None:
 
     asyncio.run(run())
     assert out.getvalue() == ("You: Assistant: one two \nNote: stopped; /continue goes on\nYou: \n")
+
+
+def small(*scripts: Sequence[object]) -> FakeClient:
+    """Has room for two questions of a hundred letters."""
+    made = client(*scripts)
+    made.model = replace(IN_USE, context_tokens=64)
+    return made
+
+
+def test_a_full_context_is_answered_in_each_way_and_the_next_line_is_a_question(
+    tmp_path: Path,
+) -> None:
+    fake = small(*[words("ok")] * 5)
+    lines = ["x" * 100, "y" * 100, "z" * 100, "cancel", "/retry", "new", "and?"]
+    text = said(lines, fake, tmp_path)
+    assert text.count("the chat is too long") == 2
+    assert "You: cancel\nNote: given up\nYou: /retry\nNote: the chat is too long" in text
+    assert text.endswith("You: new\nAssistant: ok\nYou: and?\nAssistant: ok\n")
+    assert [m["content"] for m in fake.asked[-1].messages if "content" in m] == [
+        "z" * 100,
+        "ok",
+        "and?",
+    ]
+
+
+def test_ctrl_c_gives_up_a_question_that_waits_for_room(tmp_path: Path) -> None:
+    out, fake = io.StringIO(), small(*[words("ok")] * 3)
+    reading, writing = os.pipe()
+
+    async def run() -> None:
+        keeper = ChatKeeper(lambda: ChatStore(tmp_path / "chats.db"))
+        with os.fdopen(reading) as source:
+            chat = PlainChat(fake, keeper, LineReader(source), out)
+            running = asyncio.ensure_future(chat.run())
+            os.write(writing, b"%b\n%b\n%b\n" % (b"x" * 100, b"y" * 100, b"z" * 100))
+            while "summarise" not in out.getvalue():
+                await asyncio.sleep(0.001)
+            await chat.interrupt()
+            os.write(writing, b"/new\nbye\n")
+            os.close(writing)
+            await asyncio.wait_for(running, SECONDS)
+        await keeper.close()
+
+    asyncio.run(asyncio.wait_for(run(), SECONDS))
+    ended = "Note: given up\nNote: a new chat\nYou: Assistant: ok\nYou: \n"
+    assert out.getvalue().endswith(ended)
 
 
 def chat(*args: str, stdin: str, cache: Path) -> subprocess.CompletedProcess[str]:

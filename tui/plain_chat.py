@@ -78,6 +78,7 @@ class PlainChat:
         self.talk = Conversation(client, keeper, switch, self._happened.put_nowait)
         self.is_loading = False
         self._part = ""
+        self._said_next: str | None = None
         self._at_line_start = True
         self._noted_at = clock()
 
@@ -140,6 +141,9 @@ class PlainChat:
 
     async def _next_line(self, prompt: str) -> str | None:
         """The prompt stands before it: at once where somebody types, else once there is a line."""
+        if self._said_next is not None:
+            line, self._said_next = self._said_next, None
+            return line
         is_edited = self._lines.is_edited
         if prompt and not self._echoes:
             self._begin("" if is_edited else prompt)
@@ -206,12 +210,14 @@ class PlainChat:
         """Writes an answer as it comes."""
         self._noted_at, self._part = self._clock(), ""
         await asking
-        while self.talk.is_answering or not self._happened.empty():
+        is_begun = self.talk.is_answering  # then its end is told, however soon it is over
+        while is_begun or not self._happened.empty():
             happening = await self._happened.get()
-            if isinstance(happening, AnswerOver):
+            if not isinstance(happening, AnswerOver):
+                await self._hear(happening)
+            elif not self.talk.is_answering:  # else it was asked in a new chat meanwhile
                 self._over(happening)
                 break
-            await self._hear(happening)
 
     # --- what is written ------------------------------------------------------------------------
 
@@ -261,7 +267,11 @@ class PlainChat:
             f"{len(room.oldest)} turns, summarise to put a summary in their place, new to ask in a "
             "new chat, or cancel"
         )
-        said = (await self._next_line(YOU) or "cancel").strip().lower()
+        line = await self._next_line(YOU)
+        if not self.talk.is_answering:  # given up by Ctrl-C: this is what is said next
+            self._said_next = line
+            return
+        said = (line or "cancel").strip().lower()
         match said:
             case "drop" | "summarise" | "cancel":
                 await self.talk.decide(said)
