@@ -104,6 +104,24 @@ def test_echo_streams_the_prompt_first(path: Path) -> None:
     with_server(path, test)
 
 
+def test_logprobs_of_a_stream_are_the_wholes(path: Path) -> None:
+    async def test(client: httpx.AsyncClient, _: AsyncLLM) -> None:
+        body = {**ASKED, "prompt": ["the inn", "on"], "logprobs": 2, "n": 2}
+        body |= {"temperature": 1, "seed": 3}
+        whole = (await ask(client, **body))["choices"]
+        events = events_of((await client.post("/completions", json={**body, "stream": True})).text)
+        for choice in whole:
+            chunks = [e["choices"][0] for e in events[:-1]]
+            own = [chunk for chunk in chunks if chunk["index"] == choice["index"]]
+            shown = [chunk["logprobs"] for chunk in own if chunk["logprobs"] is not None]
+            for key, values in choice["logprobs"].items():
+                assert [value for each in shown for value in each[key]] == values
+            assert "".join(chunk["text"] for chunk in own) == choice["text"]
+            assert own[-1]["finish_reason"] == choice["finish_reason"]
+
+    with_server(path, test)
+
+
 def test_a_model_that_fills_nothing_in_says_so(path: Path) -> None:
     async def test(client: httpx.AsyncClient, _: AsyncLLM) -> None:
         for url, body in (

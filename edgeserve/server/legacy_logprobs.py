@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypedDict
 
 from edgeserve.server.shapes import finite
 from edgeserve.types import LogprobsAt
 
 
+class LegacyLogprobs(TypedDict):
+    """As it is sent. Offsets count the characters of the tokens before."""
+
+    tokens: list[str]
+    token_logprobs: list[float | None]
+    top_logprobs: list[dict[str, float] | None]
+    text_offset: list[int]
+
+
 def legacy_logprobs(
     entries: Sequence[LogprobsAt | None], num_top: int, first_text: str = "", offset: int = 0
-) -> dict[str, object]:
+) -> LegacyLogprobs:
     """A None among `entries`, the first of a prompt, has a text but no logprob."""
     tokens: list[str] = []
     logprobs: list[float | None] = []

@@ -26,7 +26,7 @@ from edgeserve.server.context import ServerContext
 from edgeserve.server.errors import openai_body, problem_of
 from edgeserve.server.exchange import answered, header_text, json_response
 from edgeserve.server.fields import Fields
-from edgeserve.server.legacy_logprobs import legacy_logprobs
+from edgeserve.server.legacy_logprobs import LegacyLogprobs, legacy_logprobs
 from edgeserve.server.limits import read_body
 from edgeserve.server.merged import merged
 from edgeserve.server.models import Served
@@ -166,13 +166,14 @@ class _Job:
     prompts: list[tuple[EngineRequest, AsyncTokenStream]]
 
     async def frames(self) -> AsyncIterator[bytes]:
+        offsets: dict[int, int] = {}  # of a choice: how long the texts of its tokens are so far
         try:
             if self.body.echoes:
                 for at in range(len(self.prompts)):
                     for index in range(self.body.params.n):
                         yield self._chunk(self._index(at, index), self._prompt_text(at))
             async for at, chunk in self._pieces():
-                frame = self._frame(at, chunk)
+                frame = self._frame(at, chunk, offsets)
                 if frame is not None:
                     yield frame
             if self.body.includes_usage:
@@ -204,23 +205,31 @@ class _Job:
     def _index(self, at: int, index: int) -> int:
         return at * self.body.params.n + index
 
-    def _frame(self, at: int, chunk: TokenChunk) -> bytes | None:
+    def _frame(self, at: int, chunk: TokenChunk, offsets: dict[int, int]) -> bytes | None:
         finish = chunk.finish_reason
         text = "" if self.body.only_echoes else chunk.text
         if not text and finish is None and not chunk.logprobs:
             return None
-        logprobs = None if self.body.only_echoes else chunk.logprobs
-        return self._chunk(self._index(at, chunk.index), text, logprobs, finish)
+        index = self._index(at, chunk.index)
+        if chunk.logprobs is None or self.body.only_echoes:
+            return self._chunk(index, text, finish_reason=finish)
+        shown = legacy_logprobs(chunk.logprobs, self._num_top, offset=offsets.get(index, 0))
+        offsets[index] = offsets.get(index, 0) + sum(map(len, shown["tokens"]))
+        return self._chunk(index, text, shown, finish)
 
     def _chunk(
         self,
         index: int,
         text: str,
-        logprobs: Sequence[LogprobsAt] | None = None,
+        logprobs: LegacyLogprobs | None = None,
         finish_reason: str | None = None,
     ) -> bytes:
-        shown = None if logprobs is None else legacy_logprobs(logprobs, self._num_top)
-        choice = {"index": index, "text": text, "logprobs": shown, "finish_reason": finish_reason}
+        choice = {
+            "index": index,
+            "text": text,
+            "logprobs": logprobs,
+            "finish_reason": finish_reason,
+        }
         return data_frame({**self.head, "choices": [choice]})
 
     @property
