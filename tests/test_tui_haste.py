@@ -10,9 +10,20 @@ from textual import events
 
 from edgeserve.chats.records import TurnState
 from edgeserve.chats.tree import TurnTree
+from edgeserve.tui.screens.dialogs import LineDialog
 from tests.chat_app import NOW, Table, drive
 
-_NAMES = {"\r": "enter", "\n": "ctrl+j", "\x1b": "escape", "\x03": "ctrl+c", "/": "slash"}
+_NAMES = {
+    "\x7f": "backspace",
+    "\x01": "ctrl+a",
+    "\x15": "ctrl+u",
+    "\x17": "ctrl+w",
+    "\r": "enter",
+    "\n": "ctrl+j",
+    "\x1b": "escape",
+    "\x03": "ctrl+c",
+    "/": "slash",
+}
 
 
 def burst(table: Table, text: str) -> None:
@@ -28,6 +39,36 @@ def test_two_questions_in_a_burst_are_one_and_what_is_still_to_be_sent(tmp_path:
         await table.until(lambda: table.texts()[1:] == ["You said: first line"])
         await table.until(lambda: table.chat.composer.text == "second line")
         assert [turn.text for turn in table.chat.talk.tree.turns] == table.texts()
+
+    drive(tmp_path, body)
+
+
+@pytest.mark.parametrize(
+    ("typed", "shown"),
+    [
+        ("abc\x7f\x7fd", "ad"),
+        ("one two\x17three", "one three"),
+        ("b\x01a", "ab"),
+        ("slip\x15right", "right"),
+        ("slip\x15right\x7f\x01b", "brigh"),
+    ],
+)
+def test_keys_that_edit_are_done_in_the_order_typed(tmp_path: Path, typed: str, shown: str):
+    async def body(table: Table) -> None:
+        burst(table, f"{typed}\rnext")
+        await table.until(lambda: table.chat.composer.text == "next")
+        await table.until(lambda: table.texts() == [shown, f"You said: {shown}"])
+
+    drive(tmp_path, body)
+
+
+def test_keys_that_edit_a_line_are_done_in_the_order_typed(tmp_path: Path):
+    async def body(table: Table) -> None:
+        answers: list[str | None] = []
+        table.app.push_screen(LineDialog("Name", value="name"), answers.append)
+        await table.until(lambda: table.app.focused is not None and table.app.screen.is_modal)
+        burst(table, "\x15abc\x7f\x7fd\r")
+        await table.until(lambda: answers == ["ad"])
 
     drive(tmp_path, body)
 

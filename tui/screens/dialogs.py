@@ -16,6 +16,7 @@ from textual.widgets.option_list import Option
 
 from edgeserve.frozen import frozen
 from edgeserve.tui.terminal_text import shown
+from edgeserve.tui.widgets.bound_keys import Field
 
 
 @frozen
@@ -68,7 +69,7 @@ class LineDialog(ModalScreen[str | None]):
             yield Static(shown(self._title), classes="dialog-title", markup=False)
             if self._text:
                 yield Static(shown(self._text), classes="dialog-text", markup=False)
-            yield Input(self._value, compact=True)
+            yield Field(self._value, compact=True)
             yield Static(_KEYS, classes="dialog-keys", markup=False)
 
     @on(Input.Submitted)

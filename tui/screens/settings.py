@@ -26,6 +26,7 @@ from edgeserve.tui.chat_settings import (
 )
 from edgeserve.tui.client import ModelInUse
 from edgeserve.tui.terminal_text import shown, shown_line
+from edgeserve.tui.widgets.bound_keys import Field
 
 _SAMPLING = tuple(name for name in NUMBERS if name != "thinking_budget")
 _KEYS = Content.assemble(
@@ -84,7 +85,7 @@ class SettingsScreen(ModalScreen[ChosenSettings | None]):
         with Horizontal(classes="field"):
             yield Static(name.replace("_", " "), classes="field-name", markup=False)
             placeholder = auto(name, self._model)
-            yield Input(value, id=f"set-{name}", placeholder=placeholder, compact=True)
+            yield Field(value, id=f"set-{name}", placeholder=placeholder, compact=True)
             yield Static(about, classes="field-about", markup=False)
 
     def _shown(self, name: str) -> str:

@@ -20,6 +20,7 @@ from edgeserve.chats.records import Chat, Hit
 from edgeserve.chats.titles import made_title
 from edgeserve.tui.signs import Signs
 from edgeserve.tui.terminal_text import cut, shown_line
+from edgeserve.tui.widgets.bound_keys import Field
 from edgeserve.tui.widgets.long_list import LongList
 from edgeserve.tui.wording import ago
 
@@ -66,7 +67,7 @@ class ChatList(Vertical):
         self._draw: Callable[[], None] = lambda: None
 
     def compose(self) -> ComposeResult:
-        yield Input(placeholder="Search all chats", id="search", compact=True)
+        yield Field(placeholder="Search all chats", id="search", compact=True)
         yield _Chats(id="found")
 
     @property

@@ -16,6 +16,7 @@ from textual.widgets import TextArea
 
 from edgeserve.tui.input_history import InputHistory
 from edgeserve.tui.terminal_text import written
+from edgeserve.tui.widgets.bound_keys import do_bound
 
 _LONG_PASTE_CHARACTERS = 4_000
 _LONG_PASTE_LINES = 60
@@ -190,6 +191,8 @@ class Composer(TextArea):
             await self.run_action(action)
         else:
             await super()._on_key(event)
+            if not event.is_printable:
+                await do_bound(self, self._bindings, event)
         if event.key != "ctrl+x":
             self._chord = False
 
