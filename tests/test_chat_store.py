@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from edgeserve.chats.records import Attachment, Generation, TurnState
+from edgeserve.chats.records import Attachment, Chat, Conversation, Generation, TurnState
 from edgeserve.chats.store import ChatStore
 from edgeserve.errors import ChatNotFoundError
 
@@ -107,3 +107,21 @@ def test_words_are_found_and_marked(store: ChatStore) -> None:
     assert title.turn_id is None
     (begin, end) = turn.marks[0]
     assert turn.snippet[begin:end] == "Café"
+
+
+def test_the_last_used_is_the_one_used_last_whatever_the_clock_said(path: Path) -> None:
+    """Tomorrow's clock was put right, or a chat came in with times from elsewhere."""
+    times = iter([9e9, 9e9, *map(float, range(1_000, 1_020))])
+    with ChatStore(path, clock=lambda: next(times)) as store:
+        tomorrow = store.new_chat()
+        store.add_turn(tomorrow.id, None, "user", "in the future")
+        today = store.new_chat()
+        assert store.latest() == today
+        store.add([Conversation(Chat(id="odd", updated_at=1e300), ())])
+        turn = store.add_turn(today.id, None, "user", "and now")
+        found = store.latest()
+        assert found is not None
+        assert found.id == today.id
+        assert turn.created_at < 2_000
+        store.add_turn(tomorrow.id, None, "user", "once more")
+        assert [chat.id for chat in store.chats()] == [tomorrow.id, today.id, "odd"]

@@ -126,13 +126,13 @@ class ChatStore:
         chat = Chat(
             id=self._new_id(),
             created_at=now,
-            updated_at=now,
             model=model,
             system_prompt=system_prompt,
             settings=dict(settings or {}),
         )
         with self._database.writing() as connection:
-            tables.insert_chat(connection, chat)
+            used_at = tables.time_of_use(connection, now)
+            tables.insert_chat(connection, replace(chat, updated_at=used_at))
             return tables.read_chat(connection, chat.id)
 
     def change(
@@ -396,4 +396,5 @@ class ChatStore:
     def _touch(
         self, connection: sqlite3.Connection, chat_id: str, changes: Mapping[str, object]
     ) -> None:
-        tables.update_chat(connection, chat_id, {"updated_at": self._clock(), **changes})
+        used_at = tables.time_of_use(connection, self._clock())
+        tables.update_chat(connection, chat_id, {"updated_at": used_at, **changes})

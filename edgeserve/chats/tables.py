@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -49,6 +50,13 @@ def latest_chat(connection: sqlite3.Connection, condition: str = "") -> Chat | N
     rest = f"WHERE deleted_at IS NULL {condition} ORDER BY updated_at DESC, seq DESC LIMIT 1"
     found = read_chats(connection, rest)
     return found[0] if found else None
+
+
+def time_of_use(connection: sqlite3.Connection, now: float) -> float:
+    """When a chat that is used now was used: after all others. One that came from elsewhere, or was
+    used before a wrong clock was put right, may have been used in the future."""
+    (newest,) = connection.execute("SELECT max(updated_at) FROM chats").fetchone()
+    return now if newest is None or newest <= now else math.nextafter(newest, math.inf)
 
 
 def read_tags(connection: sqlite3.Connection) -> list[tuple[str, int]]:
