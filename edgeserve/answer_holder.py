@@ -70,7 +70,7 @@ class AnswerHolder:
             grammar = self._grammar(params.constraint, shape, tools, choice, parallel)
             params = replace(params, constraint=Constraint.lark(grammar.lark, lenient=True))
             relaxed, owners = relaxed + grammar.relaxed, grammar.owners
-        compiled = self._compiled(params.constraint)
+        compiled = self._compiled_for(params.constraint, owners)
         relaxed += _told(compiled, owners)
         gate = self._gate(shape, thinking)
         if gate is None and thinking.budget and shape is not None and shape.may_reason:
@@ -92,6 +92,8 @@ class AnswerHolder:
         assert shape.form is not None
         if asked is not None and asked.kind != "json_schema":
             raise ConstraintError(asked.kind, "cannot be held to beside tools; leave out one")
+        if asked is not None:
+            self._compiler.compile(asked)  # nothing of it is left out, as may be of a tool's schema
         self._check_strict(tools)
         grammar = tool_grammar(
             shape.form,
@@ -136,6 +138,20 @@ class AnswerHolder:
 
     def _compiled(self, asked: Constraint | None) -> CompiledConstraint | None:
         return None if asked is None else self._compiler.compile(asked)
+
+    def _compiled_for(
+        self, asked: Constraint | None, owners: Sequence[str]
+    ) -> CompiledConstraint | None:
+        """The same; errors of a schema in a grammar name its owner."""
+        try:
+            return self._compiled(asked)
+        except ConstraintError as error:
+            path = error.path
+            for number, owner in enumerate(owners, 1):
+                path = path.replace(f"%json {number}#", f"{owner}#", 1)
+            if path == error.path:
+                raise
+            raise ConstraintError("tools", error.reason, path=path, keyword=error.keyword) from None
 
     def _gate(self, shape: AnswerShape | None, thinking: Thinking) -> ThinkingGate | None:
         """How reasoning ends; None where there is none, or its end cannot be written."""

@@ -207,6 +207,22 @@ def test_a_schema_beside_tools_holds_the_text(generic: str) -> None:
             llm.chat("x", tools=TOOLS, constraint=constraint_of_regex())
 
 
+def test_a_schema_beside_tools_is_held_to_whole_or_refused(generic: str) -> None:
+    schema = {"type": "array", "items": {"type": "integer"}, "uniqueItems": True}
+    with LLM(generic, num_threads=1, disk_cache=0) as llm, pytest.raises(ConstraintError) as caught:
+        llm.chat("the inn", max_tokens=5, tools=TOOLS, schema=schema)
+    assert caught.value.keyword == "uniqueItems"
+
+
+def test_a_tool_whose_arguments_have_no_end_is_named(generic: str) -> None:
+    endless = {"type": "object", "properties": {"x": {"$ref": "#"}}, "required": ["x"]}
+    tools = [*TOOLS, {"type": "function", "function": {"name": "deep", "parameters": endless}}]
+    with LLM(generic, num_threads=1, disk_cache=0) as llm, pytest.raises(ConstraintError) as caught:
+        llm.chat("the inn", max_tokens=5, tools=tools)
+    assert caught.value.kind == "tools"
+    assert caught.value.path.startswith("tools.deep.parameters#")
+
+
 def constraint_of_regex() -> object:
     from edgeserve import Constraint
 

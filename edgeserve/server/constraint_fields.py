@@ -47,11 +47,11 @@ def constraint_of(body: Fields) -> Wish | None:
 
 @contextmanager
 def naming_field(where: str | None) -> Generator[None]:
-    """Errors of a constraint are about the field that asked for it."""
+    """Errors of a constraint are about the field that asked for it; tools name theirs."""
     try:
         yield
     except ConstraintError as error:
-        if where is not None:
+        if where is not None and error.kind != "tools":
             error.parameter = where
         raise
 
