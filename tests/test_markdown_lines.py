@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
@@ -234,3 +237,22 @@ def test_emphasis_in_emphasis_without_an_end_is_text_as_it_came() -> None:
         text = f"{mark * 600}word{mark[::-1] * 600}"
         assert "".join(seen(text)) == text
         assert seen(f"{mark}word{mark[::-1]}") == ["word"]
+
+
+def test_a_language_that_nobody_knows_is_not_looked_for_among_all_that_is_installed(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    """It takes a tenth of a second, and half a name is one while it is being written."""
+    searches: list[object] = []
+
+    def searched() -> Iterator[object]:
+        searches.append(None)
+        return iter(())
+
+    monkeypatch.setattr("pygments.lexers.find_plugin_lexers", searched)
+    for name in ("", "pytho", "nosuchlanguage"):
+        (line,) = drawn(f"```{name}\nreturn 1\n```")[-1:]
+        assert {text.strip() for text, _ in line.spans if text.strip()} == {"return 1"}
+    assert not searches
+    (line,) = drawn("```Python\nreturn 1\n```")[-1:]
+    assert [text for text, _ in line.spans if text.strip()] == ["return", "1"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
 from rich.cells import set_cell_size
@@ -40,8 +40,11 @@ def _highlighted(code: str, language: str, look: Look) -> list[list[Span]]:
     if lexer is None or any(len(line) > LONG_LINE for line in code.split("\n")):
         return [[(line, look.code)] for line in code.split("\n")]
     lines: list[list[Span]] = [[]]
+    styles: dict[object, Style] = {}  # adding two costs more than a token
     for kind, value in lexer.get_tokens(code):
-        style = look.code + _style_of(kind, look)
+        style = styles.get(kind)
+        if style is None:
+            style = styles[kind] = look.code + _style_of(kind, look)
         first, *rest = value.split("\n")
         if first:
             lines[-1].append((first, style))
@@ -54,13 +57,21 @@ def _highlighted(code: str, language: str, look: Look) -> list[list[Span]]:
 
 @lru_cache(maxsize=64)
 def _lexer(language: str) -> Lexer | None:
+    """Of Pygments' own: it looks for others among all that is installed, a tenth of a second for
+    each name that it does not know, such as the first half of one that is being written."""
     from pygments.lexers import get_lexer_by_name  # pyright: ignore[reportUnknownVariableType]
-    from pygments.util import ClassNotFound
 
-    try:
-        return get_lexer_by_name(language, stripnl=False, ensurenl=True) if language else None
-    except ClassNotFound:
+    if language.lower() not in _languages():
         return None
+    return get_lexer_by_name(language, stripnl=False, ensurenl=True)
+
+
+@cache
+def _languages() -> frozenset[str]:
+    """What Pygments has lexers for, by all their names."""
+    from pygments.lexers import get_all_lexers
+
+    return frozenset(alias for _, names, _, _ in get_all_lexers(plugins=False) for alias in names)
 
 
 _STYLES = (
