@@ -9,6 +9,8 @@ from pathlib import Path
 
 from textual._text_area_theme import TextAreaTheme
 from textual.geometry import Region
+from textual.message import Message
+from textual.message_pump import MessagePump
 from textual.screen import Screen
 from textual.widgets import TextArea
 
@@ -17,6 +19,7 @@ from edgeserve.tui.app import EdgeServeApp
 from edgeserve.tui.themes import THEMES
 from edgeserve.tui.widgets.frame_pace import FramePace
 from edgeserve.tui.widgets.transcript import Transcript
+from edgeserve.tui.widgets.writing import Writing
 from tests.chat_app import Table, desk, drive
 from tests.fake_chat_client import IN_USE, FakeClient, words
 
@@ -78,6 +81,31 @@ def test_only_lines_that_changed_are_painted(tmp_path: Path):
         await table.shows("one two")
         assert [region.height for region in painted] == [1]
         await table.client.release()
+
+    drive(tmp_path, body)
+
+
+def test_a_key_is_heard_by_whom_it_concerns(tmp_path: Path):
+    async def body(table: Table) -> None:
+        await table.type("a")
+        heard: list[tuple[MessagePump, Message]] = []
+        dispatch = MessagePump._dispatch_message
+
+        async def watched(self: MessagePump, message: Message) -> None:
+            heard.append((self, message))
+            await dispatch(self, message)
+
+        MessagePump._dispatch_message = watched  # type: ignore[method-assign]
+        try:
+            await table.type("", "b")
+            await table.shows("ab")
+        finally:
+            MessagePump._dispatch_message = dispatch  # type: ignore[method-assign]
+        assert any(isinstance(message, TextArea.Changed) for _, message in heard)
+        assert not any(isinstance(message, TextArea.SelectionChanged) for _, message in heard)
+        above = [type(message) for pump, message in heard if pump is table.app]
+        assert TextArea.Changed not in above
+        assert Writing.Typed not in above
 
     drive(tmp_path, body)
 

@@ -238,7 +238,8 @@ class ChatScreen(Screen[None]):
         self.do(self._sending.send(event.text))
 
     @on(Writing.Typed)
-    def _typed(self) -> None:
+    def _typed(self, event: Writing.Typed) -> None:
+        event.stop()
         self._note = ""
         if self.notice.kind == "note":
             self.notice.dismiss()

@@ -82,6 +82,7 @@ class Composer(TextArea):
             placeholder=placeholder,
             id=id,
         )
+        self.disable_messages(TextArea.SelectionChanged)  # nobody listens, and all would be asked
         self.sent_before = InputHistory()
         self.is_suggesting = False
         self.is_sending = False

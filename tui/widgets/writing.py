@@ -90,7 +90,8 @@ class Writing(Vertical):
     # --- what the composer says -----------------------------------------------------------------
 
     @on(TextArea.Changed)
-    def _typed(self) -> None:
+    def _typed(self, event: TextArea.Changed) -> None:
+        event.stop()  # each widget above would be a turn of the loop before the key is seen
         self._offer_what_fits()
         if self.attached:
             self.show_attached()
