@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
+from typing import NamedTuple
 
-from rich.console import Console
+from rich.console import COLOR_SYSTEMS, Console
 from textual._compositor import Compositor, CompositorUpdate
 from textual.geometry import Region
 from textual.strip import Strip
 
-from edgeserve.frozen import frozen
+from edgeserve.tui.escapes import PLAIN, Escapes, change
 
 
-@frozen
-class Piece:
+class Piece(NamedTuple):
     """What stands in line `y` from column `x` on."""
 
     y: int
@@ -29,14 +29,19 @@ class Piece:
 class Painting(CompositorUpdate):
     """Pieces of the screen, as they are to be written."""
 
-    def __init__(self, pieces: Iterable[Piece]) -> None:
+    def __init__(self, pieces: Iterable[Piece], escapes: Escapes) -> None:
         self.pieces: Sequence[Piece] = tuple(pieces)
+        self._escapes = escapes
 
     def render_segments(self, console: Console) -> str:
-        return "".join(
-            f"\x1b[{piece.y + 1};{piece.x + 1}H{piece.strip.render(console)}"
-            for piece in self.pieces
-        )
+        system = COLOR_SYSTEMS[console.color_system or "truecolor"]
+        parts = ["\x1b[0m"]
+        now = PLAIN
+        for y, x, strip in self.pieces:
+            found = self._escapes.of(strip, system)
+            parts += [f"\x1b[{y + 1};{x + 1}H", change(now, found.first), found.text]
+            now = found.last
+        return "".join([*parts, "\x1b[0m"])
 
 
 Row = dict[int, int]
@@ -47,11 +52,17 @@ edges of widgets are between parts, so that each is one widget's, the foremost t
 class LeanCompositor(Compositor):
     """Asks widgets front to back, and only for lines in which something is still missing."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._escapes = Escapes()
+
     def render_partial_update(self) -> Painting | None:  # pyright: ignore[reportIncompatibleMethodOverride]  a CompositorUpdate all the same
         screen = self.size.region
         regions = [seen for each in self._dirty_regions if (seen := each.intersection(screen))]
         self._dirty_regions.clear()
-        return Painting(self._pieces(self._missing(regions))) if regions else None
+        if not regions:
+            return None
+        return Painting(self._pieces(self._missing(regions)), self._escapes)
 
     def _missing(self, regions: Sequence[Region]) -> dict[int, Row]:
         missing: dict[int, Row] = {}

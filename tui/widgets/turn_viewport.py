@@ -175,7 +175,7 @@ class TurnViewport(ScrollView):
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         self._move_bar(new_value)
         if round(old_value) != round(new_value):
-            self.refresh(self.size.region)
+            self.refresh(Region(0, 0, self._width, self.size.height))
         if self._is_settling or not self._stack.turns:
             return
         self.follows = round(new_value) >= self.max_scroll_y
@@ -240,7 +240,7 @@ class TurnViewport(ScrollView):
         changed = [y for y, strip in enumerate(strips) if strip is not self._drawn[y]]
         if changed:
             height = changed[-1] + 1 - changed[0]
-            self.refresh(Region(0, changed[0], self.size.width, height))
+            self.refresh(Region(0, changed[0], self._width, height))  # and the bar stays
 
     def render_line(self, y: int) -> Strip:
         return self._window()[y]
