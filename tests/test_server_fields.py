@@ -437,6 +437,22 @@ def test_what_is_found_too_complex_when_it_is_followed_is_the_requests_fault(ask
     assert "simplify it" in found.json()["error"]["message"]
 
 
+@pytest.mark.parametrize(
+    ("fields", "listed"),
+    [
+        ({"grammar": ""}, "grammar"),
+        ({"guided_regex": ""}, "guided_regex"),
+        ({"structured_outputs": {"regex": ""}}, "structured_outputs.regex"),
+    ],
+)
+def test_an_empty_grammar_asks_for_nothing_and_is_listed(
+    ask: Any, fields: Any, listed: str
+) -> None:
+    found = ask(chat(max_tokens=3, **fields))
+    assert found.status_code == 200, found.text
+    assert listed in found.headers["x-edgeserve-ignored"]
+
+
 def test_what_of_a_schema_is_not_enforced_is_said(ask: Any) -> None:
     schema = {"type": "string", "format": "no-such-format", "maxLength": 3, "title": "t"}
     found = ask(chat(guided_json=schema, max_tokens=20))

@@ -95,7 +95,7 @@ def _schema(given: Fields, name: str) -> Wish | None:
 
 
 def _regex(given: Fields, name: str) -> Wish | None:
-    text = given.text(name)
+    text = _text(given, name)
     return _wish(partial(Constraint.regex, text), given.path(name)) if text else None
 
 
@@ -111,11 +111,19 @@ def _choice(given: Fields, name: str) -> Wish | None:
 
 def _grammar(given: Fields, name: str) -> Wish | None:
     """GBNF, which has `::=`; otherwise Lark."""
-    text = given.text(name)
-    if not text:
+    text = _text(given, name)
+    if text is None:
         return None
     make = Constraint.gbnf if "::=" in text else Constraint.lark
     return _wish(partial(make, text), given.path(name))
+
+
+def _text(given: Fields, name: str) -> str | None:
+    """An empty one asks for nothing: clients send it where their user wrote none."""
+    text = given.text(name)
+    if text == "":
+        given.ignore(given.path(name))
+    return text or None
 
 
 def _wish(make: Callable[[], Constraint], where: str) -> Wish:

@@ -16,13 +16,16 @@ _INFINITE = float("inf")
 
 
 class Fields:
-    """An object of the body, at the path `where` of it ("" for the body itself)."""
+    """An object of the body, at the path `where` of it ("" for the body itself). What of it has no
+    effect is added to the `ignored` of the object around it."""
 
-    def __init__(self, values: Mapping[str, object], where: str = "") -> None:
+    def __init__(
+        self, values: Mapping[str, object], where: str = "", ignored: list[str] | None = None
+    ) -> None:
         self._values = values
         self._where = where
         self._read: set[str] = set()
-        self._ignored: list[str] = []
+        self._ignored: list[str] = [] if ignored is None else ignored
 
     @property
     def where(self) -> str:
@@ -69,7 +72,7 @@ class Fields:
     def object(self, name: str) -> Fields | None:
         """A field that is an object itself."""
         value = self.mapping(name)
-        return None if value is None else Fields(value, self.path(name))
+        return None if value is None else Fields(value, self.path(name), self._ignored)
 
     def mapping(self, name: str) -> Mapping[str, object] | None:
         """The same, as it came."""
