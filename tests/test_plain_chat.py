@@ -75,6 +75,13 @@ def test_a_question_of_several_lines(tmp_path: Path) -> None:
     assert asked == ["one\ntwo", "three\n\n/quit"]
 
 
+@pytest.mark.parametrize("word", ["/quit", "/exit", "/bye", "/q"])
+def test_it_is_left_by_what_other_programs_call_it(tmp_path: Path, word: str) -> None:
+    fake = client()
+    said(["Hi", word, "never"], fake, tmp_path)
+    assert [question.messages[-1].get("content") for question in fake.asked] == ["Hi"]
+
+
 def test_what_a_model_says_does_nothing_to_the_terminal(tmp_path: Path) -> None:
     text = said(["a"], client(words("\x1b[2J\x07red\u202e")), tmp_path)
     assert "\x1b" not in text

@@ -188,6 +188,7 @@ def test_two_models_in_memory_for_one(tmp_path: Path) -> None:
         serving(tmp_path, *arguments) as (program, url),
         httpx.Client(base_url=url, timeout=60) as client,
     ):
+        assert f"edgeserve: serves {a}, {b}\n" in program.said
         assert client.get("/health").json() == {"status": "ok"}
         cards = client.get("/v1/models").json()["data"]
         assert {card["id"] for card in cards} == {a, b}

@@ -72,7 +72,12 @@ GROUPS = {
     "look": "Screen",
 }
 
-ALIASES = {"exit": "quit", "q": "quit", "?": "help", "retry": "regenerate", "clear": "new"}
+ALIASES = {
+    **dict.fromkeys(("exit", "bye", "q"), "quit"),
+    "?": "help",
+    "retry": "regenerate",
+    "clear": "new",
+}
 
 
 def parse(text: str) -> tuple[Command, str] | None:

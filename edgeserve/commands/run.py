@@ -32,7 +32,7 @@ DESCRIPTION = """\
 Answer PROMPT, streaming, through the model's chat template where it has one.
 
   edgeserve run smollm2 "What is a monad?"
-  git diff | edgeserve run smollm2 "review this"     what is piped in follows the prompt
+  git diff | edgeserve run qwen3-4b "review this"    what is piped in follows the prompt
   edgeserve run -c "and shorter"                     goes on with the last chat
   git diff | edgeserve run -f review                 a prompt of yours, by its name
   edgeserve run smollm2 -f ./questions.txt           or by its path

@@ -208,8 +208,8 @@ async def _serve_all(
     await registry.look()
     tracer, end_tracing = _tracing(args.otlp_traces_endpoint)
     context = _context(args, config, listening, registry, tracer)
-    _say(f"edgeserve: {said_names([card.name for card in registry.cards()])}")
-    _say(f"edgeserve: is ready at {base_url(listening, bound)}/v1 ({memory})")
+    _say(f"edgeserve: serves {said_names([card.name for card in registry.cards()])}")
+    _say(f"edgeserve: the server is ready at {base_url(listening, bound)}/v1 ({memory})")
     _say_kept(config, args)
     try:
         await serve_many(make_server(build_app(context), listening), bound, registry)
