@@ -19,6 +19,16 @@ from tests.fake_chat_client import IN_USE, FakeClient
 NOW = 1_700_000_000.0
 
 
+class StandingClock:
+    """Stands still but for what a test adds."""
+
+    def __init__(self) -> None:
+        self.now = NOW
+
+    def __call__(self) -> float:
+        return self.now
+
+
 class Table:
     """An app that runs, and the keys of its terminal."""
 
@@ -57,6 +67,14 @@ class Table:
         """As `shows`, wherever lines are broken."""
         await self.until(lambda: _unbroken(text) in _unbroken(self.screen()))
 
+    async def later(self, seconds: float) -> None:
+        """So much later; the screen has seen before what stands now."""
+        await self.pilot.pause()
+        self.chat._tick()
+        clock = self.chat.desk.clock
+        assert isinstance(clock, StandingClock)
+        clock.now += seconds
+
     def texts(self) -> list[str]:
         return [turn.text for turn in self.chat.talk.turns]
 
@@ -78,7 +96,7 @@ def desk(folder: Path, client: FakeClient, **given: object) -> Desk:
         "folder": folder,
         "data_dir": folder / "data",
         "terminal": Terminal(),
-        "clock": lambda: NOW,
+        "clock": StandingClock(),
         **given,
     }
     return Desk(**fields)  # type: ignore[arg-type]

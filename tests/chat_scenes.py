@@ -17,71 +17,15 @@ from edgeserve.tui.client import (
     AnswerEnd,
     AnswerPiece,
     LoadProgress,
-    OfferedModel,
     PromptReading,
     TokenFact,
 )
 from edgeserve.types import SamplingDefaults
 from tests.chat_app import NOW, Table, desk
+from tests.chat_scene_texts import ANSWER, MARKDOWN, OFFERED, THOUGHTS, TITLES
 from tests.fake_chat_client import IN_USE, FakeClient, words
 
 SMALL, WIDE = (80, 24), (160, 48)
-
-ANSWER = """A *monad* is a way to **chain** computations that carry something extra.
-
-```python
-def bind(value, function):
-    return None if value is None else function(value)
-```
-"""
-
-_MARKDOWN = """## Three ways to sort
-
-1. **Merge sort** keeps equal items in order.
-2. **Quicksort** is fast, but has bad days:
-   - sorted input with a poor pivot
-   - many equal keys
-3. `sorted()`, which is *Timsort*.
-
-| Name      | Time       | Stable |
-|-----------|-----------:|:------:|
-| merge     | n log n    | yes    |
-| quick     | n log n    | no     |
-| insertion | n²         | yes    |
-
-> Premature optimisation is the root of all evil.
-
-```sh
-python -m timeit "sorted(range(1000))"
-```
-
-More at [the docs](https://docs.python.org/3/howto/sorting.html).
-"""
-
-_THOUGHTS = """The user asks which of two trains arrives first. I need the distance and both speeds.
-
-Train A covers 240 km at 80 km/h: 3 hours. Train B leaves an hour later but runs at 120 km/h, so \
-it needs 2 hours and arrives at the same time.
-
-Wait: B stops for ten minutes at the border. So A is first by ten minutes."""
-
-OFFERED = (
-    OfferedModel(
-        "llama-3.2-1b", "Llama 3.2 1B", True, 1_320_000_000, True, 31.0, license="Llama 3.2"
-    ),
-    OfferedModel("qwen2.5:3b", "Qwen", True, 1_930_000_000, True, 14.2, owner="Ollama"),
-    OfferedModel(
-        "Mistral-7B-Instruct-v0.3-Q4_K_M-imatrix", "", True, 4_370_000_000, True, 6.1,
-        owner="LM Studio",
-    ),
-    OfferedModel(
-        "smollm2-135m", "SmolLM2", False, 145_000_000, True, 210.0, license="Apache 2.0",
-        note="small enough for anything, and not clever",
-    ),
-    OfferedModel("gemma-3-1b", "Gemma 3", False, 806_000_000, True, 38.0, license="Gemma"),
-    OfferedModel("qwen3-4b", "Qwen3 4B", False, 2_500_000_000, True, 11.0, license="Apache 2.0"),
-    OfferedModel("qwen3-30b-a3b", "", False, 18_600_000_000, False, None, license="Apache 2.0"),
-)  # fmt: skip
 
 
 @frozen
@@ -123,12 +67,12 @@ async def _chat(table: Table) -> None:
 
 
 async def _markdown(table: Table) -> None:
-    table.client.will_answer(words(_MARKDOWN))
+    table.client.will_answer(words(MARKDOWN))
     await table.ask("Compare sorting algorithms.")
 
 
 async def _thoughts(table: Table) -> None:
-    table.client.will_answer(words("Train A, by ten minutes.", reasoning=_THOUGHTS))
+    table.client.will_answer(words("Train A, by ten minutes.", reasoning=THOUGHTS))
     await table.ask("Which train is first?")
     await table.pilot.press("tab", "enter")
 
@@ -165,6 +109,7 @@ async def _editing(table: Table) -> None:
     await table.ask("Which colour is the see?")
     await table.pilot.press("alt+e")
     await table.shows("Editing")
+    await table.shows("next turn")
 
 
 async def _broken(table: Table) -> None:
@@ -189,6 +134,14 @@ async def _reading(table: Table) -> None:
     await table.shows("41 s left")
 
 
+async def _silent(table: Table) -> None:
+    table.client.hold()
+    await table.type("Are you there?", "enter")
+    await table.until(lambda: table.client.answers)
+    await table.later(12)
+    await table.shows("waiting for the server · 12 s")
+
+
 async def _room(table: Table) -> None:
     for _ in range(2):
         await table.ask("a" * 40)
@@ -198,22 +151,12 @@ async def _room(table: Table) -> None:
 
 # --- lists ---------------------------------------------------------------------------------------
 
-_TITLES = (
-    ("Plan a week in Lisbon", 3600 * 2, ("travel",), True),
-    ("What is a monad?", 60 * 4, (), False),
-    ("Die Heizung ist kaputt, was tun?", 3600 * 5, (), False),
-    ("日本語のテスト：長いタイトルはどう切られますか", 3600 * 26, (), False),
-    ("Refactor the parser so that errors carry their place", 86400 * 3, ("work", "parser"), False),
-    ("Letter to the landlord", 86400 * 9, (), False),
-    ("untidy \x1b[31mtitle\u202e with controls", 86400 * 40, (), False),
-)
-
 
 def _many_chats(folder: Path) -> None:
     now = NOW
 
     with ChatStore(folder / "chats.db", clock=lambda: now) as store:
-        for title, age, tags, pinned in sorted(_TITLES, key=lambda each: -each[1]):
+        for title, age, tags, pinned in sorted(TITLES, key=lambda each: -each[1]):
             now = NOW - age
             chat = store.new_chat(model="tiny")
             store.add_turn(chat.id, None, "user", f"About the heating in Lisbon: {title}")
@@ -282,6 +225,17 @@ async def _models(table: Table) -> None:
     await table.shows("To fetch")
 
 
+async def _typed(table: Table) -> None:
+    await table.client.let_load(1)
+    await table.pilot.press("f4")
+    await table.shows("To fetch")
+    await table.pilot.press(*"q")
+    await table.until(lambda: "smollm2" not in table.screen())
+    await table.client.let_load(3)
+    await table.later(12)
+    await table.shows("stalled for 12 s")
+
+
 async def _first_run(table: Table) -> None:
     await table.shows("No model is on this machine yet")
 
@@ -302,6 +256,9 @@ async def _palette(table: Table) -> None:
     await table.until(lambda: len(table.app.screen_stack) > 1)
     await table.pilot.press(*"cha")
     await table.shows("/chats")
+    palette = table.app.screen
+    searches = [each for each in table.app.workers if each.node is palette]
+    await table.until(lambda: all(each.is_finished for each in searches))
 
 
 async def _commands(table: Table) -> None:
@@ -321,6 +278,7 @@ async def _attaching(table: Table) -> None:
     await table.shows("backspace takes it away")
     await table.type("Compare with @n")
     await table.shows("numbers.csv")
+    await table.shows("next turn")
 
 
 def _prompts(folder: Path) -> None:
@@ -360,6 +318,16 @@ def _slow_model() -> FakeClient:
     return client
 
 
+def _stalled() -> FakeClient:
+    """Of the model that is wanted at the start half a part comes."""
+    client = _offering()
+    client.loads["qwen3-4b"] = [
+        LoadProgress("download", at * 100_000_000, 2_500_000_000) for at in (0, 1, 2, 3, 4, 5)
+    ]
+    client.hold_loading()
+    return client
+
+
 def _offering() -> FakeClient:
     return FakeClient(model=replace(IN_USE, name="llama-3.2-1b"), offered=OFFERED)
 
@@ -369,6 +337,7 @@ _RECOMMENDED = replace(
 )
 
 _MODEL_MIND: Mapping[str, object] = {"model": "tiny"}
+_WANTED: Mapping[str, object] = {"model": "qwen3-4b"}
 
 SCENES: dict[str, Scene] = {
     "empty": Scene(_empty),
@@ -381,6 +350,7 @@ SCENES: dict[str, Scene] = {
     "broken": Scene(_broken),
     "loading": Scene(_loading, _slow_model, _MODEL_MIND),
     "reading": Scene(_reading),
+    "silent": Scene(_silent, lambda: FakeClient(model=IN_USE, place="http://10.0.0.7:8080")),
     "room": Scene(_room, lambda: FakeClient(model=replace(IN_USE, context_tokens=60))),
     "lists": Scene(_lists, before=_many_chats),
     "found": Scene(_found, before=_many_chats),
@@ -388,6 +358,7 @@ SCENES: dict[str, Scene] = {
     "cockpit": Scene(_cockpit),
     "tokens": Scene(_tokens),
     "models": Scene(_models, _offering),
+    "typed": Scene(_typed, _stalled, _WANTED),
     "first-run": Scene(_first_run, _no_model),
     "settings": Scene(_settings, lambda: FakeClient(model=_RECOMMENDED)),
     "help": Scene(_help),

@@ -98,6 +98,10 @@ def test_a_long_list_is_made_as_somebody_goes_down_it(tmp_path: Path):
         for _ in range(70):
             await table.pilot.press("up")
         await table.shows("chat 120")
+        found.action_page_down()
+        assert found.marked == 29 + found.size.height
+        found.action_page_up()
+        assert found.marked == 29
         await table.pilot.press("end")
         await table.until(lambda: found.marked == 149)
         await table.shows("chat 0")

@@ -20,15 +20,27 @@ from tests.chat_scenes import SCENES
 _SMALL, _WIDE = (80, 24), (160, 48)
 _EVERYWHERE = ("chat", "cockpit", "help", "lists", "models", "settings")
 _SMALL_AND_DARK = (
+    "attaching",
     "branches",
     "broken",
+    "deleted",
+    "editing",
     "first-run",
     "found",
+    "loading",
     "markdown",
+    "palette",
+    "prompts",
+    "reading",
     "room",
     "scrolled",
+    "silent",
     "thoughts",
+    "typed",
+    "variables",
 )
+_WIDE_TOO = ("deleted", "palette", "reading", "room")
+"""What is laid out otherwise there."""
 
 _PICTURES = [
     *(
@@ -38,6 +50,7 @@ _PICTURES = [
         for theme in ("dark", "light")
     ),
     *((scene, _SMALL, "dark") for scene in _SMALL_AND_DARK),
+    *((scene, _WIDE, "light") for scene in _WIDE_TOO),
     ("tokens", _WIDE, "dark"),
     ("lists", _SMALL, "terminal"),
     ("ascii", (60, 20), "dark"),

@@ -15,27 +15,21 @@ from edgeserve.tui.fetch_pace import FetchPace
 from edgeserve.tui.pace import Pace
 from edgeserve.tui.wording import loading
 
-from .chat_app import NOW, Table, drive
+from .chat_app import NOW, StandingClock, Table, drive
 from .fake_chat_client import IN_USE, FakeClient
 
 MB = 1_000_000
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.now = NOW
-
-    def __call__(self) -> float:
-        return self.now
-
-
-def _saw(pace: FetchPace, clock: Clock, done: int, at: float, total: int | None = 100 * MB) -> None:
+def _saw(
+    pace: FetchPace, clock: StandingClock, done: int, at: float, total: int | None = 100 * MB
+) -> None:
     clock.now = NOW + at
     pace.saw(LoadProgress("download", done, total, "x"))
 
 
 def test_the_time_that_is_left_is_of_the_bytes_of_the_last_seconds():
-    clock = Clock()
+    clock = StandingClock()
     pace = FetchPace(clock)
     _saw(pace, clock, 0, 0)
     for second in range(1, 11):
@@ -47,7 +41,7 @@ def test_the_time_that_is_left_is_of_the_bytes_of_the_last_seconds():
 
 
 def test_a_part_that_was_there_already_is_no_speed():
-    clock = Clock()
+    clock = StandingClock()
     pace = FetchPace(clock)
     _saw(pace, clock, 0, 0)
     _saw(pace, clock, 50 * MB, 1)
@@ -59,7 +53,7 @@ def test_a_part_that_was_there_already_is_no_speed():
 
 
 def test_another_file_is_another_pace():
-    clock = Clock()
+    clock = StandingClock()
     pace = FetchPace(clock)
     for second in range(8):
         _saw(pace, clock, second * 10 * MB, second)
@@ -69,7 +63,7 @@ def test_another_file_is_another_pace():
 
 
 def test_where_nothing_comes_no_time_is_promised():
-    clock = Clock()
+    clock = StandingClock()
     pace = FetchPace(clock)
     for second in range(5):
         _saw(pace, clock, second * MB, second)
@@ -81,7 +75,7 @@ def test_where_nothing_comes_no_time_is_promised():
 
 
 def test_of_an_unknown_size_nothing_is_told_but_what_came():
-    clock = Clock()
+    clock = StandingClock()
     pace = FetchPace(clock)
     for second in range(6):
         _saw(pace, clock, second * MB, second, None)
@@ -140,7 +134,7 @@ def _three_pieces() -> Sequence[AnswerPiece | PromptReading | AnswerEnd]:
 
 @pytest.mark.parametrize(("place", "who"), [("this machine", "engine"), ("http://x:1", "server")])
 def test_who_is_silent_is_said_and_for_how_long(tmp_path: Path, place: str, who: str):
-    clock, client = Clock(), FakeClient(model=IN_USE, place=place)
+    client = FakeClient(model=IN_USE, place=place)
     client.will_answer(_three_pieces())  # type: ignore[arg-type]
     client.hold()
 
@@ -148,27 +142,20 @@ def test_who_is_silent_is_said_and_for_how_long(tmp_path: Path, place: str, who:
         await table.type("Hi", "enter")
         await table.until(lambda: client.answers)
         await table.shows("answering…")
-        await _time_goes_on(table, clock, 12)
+        await table.later(12)
         await table.shows(f"waiting for the {who} · 12 s")
         await table.shows("esc stop")
         await client.let(1)
         await table.shows("reading prompt 12,400 / 28,100 · 41 s left")
-        await _time_goes_on(table, clock, 30)
+        await table.later(30)
         await table.shows("reading prompt 12,400 / 28,100 · nothing for 30 s")
         await client.let(1)
         await table.until(lambda: "nothing for" not in table.screen())
-        await _time_goes_on(table, clock, 200)
+        await table.later(200)
         await table.shows("answering · nothing for 3 min")
         await client.release()
 
-    drive(tmp_path, body, client=client, clock=clock)
-
-
-async def _time_goes_on(table: Table, clock: Clock, seconds: float) -> None:
-    """Once the screen has looked at what stands now."""
-    await table.pilot.pause()
-    table.chat._tick()
-    clock.now += seconds
+    drive(tmp_path, body, client=client)
 
 
 class _SilentServer(FakeClient):

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
-_LEAST_ROWS = 24
+_LEAST_ROWS, _MARGIN = 24, 8
 
 
 class LongList(OptionList):
@@ -38,7 +38,7 @@ class LongList(OptionList):
         return self.first + self.option_count
 
     def _show_around(self, index: int) -> None:
-        around = self._rows * 3 // 2
+        around = self._rows + _MARGIN
         end = min(self._num_all, index + around)
         self.first = max(0, min(index - around, end - 2 * around))
         self._is_filling = True
@@ -56,14 +56,20 @@ class LongList(OptionList):
         self.scroll_to(y=y, animate=False, force=True, immediate=True)
         self._is_filling = False
 
+    def _have_around(self, count: int) -> None:
+        """So many are made before the cursor and behind it, where there are so many."""
+        at = self.marked
+        if at is None:
+            return
+        if at + count >= self._end < self._num_all or (at - count < self.first and self.first):
+            self._move_around(at)
+
     def watch_highlighted(self, highlighted: int | None) -> None:
         super().watch_highlighted(highlighted)
         if highlighted is None or self._is_filling:
             return
         self.marked = self.first + highlighted
-        rows = self._rows
-        if self.marked + rows > self._end < self._num_all or (highlighted < rows and self.first):
-            self._move_around(self.marked)
+        self._have_around(_MARGIN // 2)
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         """By mouse the cursor stays where it was."""
@@ -93,6 +99,16 @@ class LongList(OptionList):
             self.action_last()
         else:
             super().action_cursor_up()
+
+    def action_page_down(self) -> None:
+        self._find_mark()
+        self._have_around(self._rows)
+        super().action_page_down()
+
+    def action_page_up(self) -> None:
+        self._find_mark()
+        self._have_around(self._rows)
+        super().action_page_up()
 
     def action_first(self) -> None:
         if self.first:
