@@ -28,12 +28,13 @@ from edgeserve.tui.client import HERE
 from edgeserve.tui.late_client import LateClient
 from edgeserve.tui.screens import chat_screen
 
-found = {"collections": 0, "parsed": [], "styled": 0}
+found = {"collections": 0, "parsed": [], "restyled": []}
 
 
 async def first_screen(screen, _):
     found.update(modules=sorted(sys.modules), classes=sorted(screen.classes))
     found["focused"] = screen.focused.id
+    found["there"] = [node.id for node in screen.walk_children()]
     screen.app.exit()
 
 
@@ -48,9 +49,7 @@ def noted_parse(scope, css, read_from, *args, **kwargs):
 
 def noted_update_nodes(sheet, nodes, animate=False):
     nodes = list(nodes)
-    screens = [node for node in nodes if isinstance(node, chat_screen.ChatScreen)]
-    found["styled"] += len(screens)
-    shown.extend(screens)
+    found["restyled"] += [type(node).__name__ for node in nodes]
     return update_nodes(sheet, nodes, animate)
 
 
@@ -63,6 +62,15 @@ def collecting_begins():
     found["laid_out"] = shown[0].composer.size.width > 0
 
 shown = []
+default_screen = program.EdgeServeApp.get_default_screen
+
+
+def noted_screen(app):
+    shown.append(default_screen(app))
+    return shown[0]
+
+
+program.EdgeServeApp.get_default_screen = noted_screen
 program.collect_seldom = collecting_begins
 
 
@@ -134,10 +142,11 @@ def test_the_stylesheet_is_parsed_once(started: Any) -> None:
         (160, 48, ["-high", "-wide"]),
     ],
 )
-def test_the_screen_is_styled_once_whatever_its_size(
+def test_what_is_on_the_screen_is_styled_once_whatever_its_size(
     tmp_path: Path, columns: int, lines: int, classes: list[str]
 ) -> None:
     found = _started(tmp_path, columns, lines)
     assert set(classes) <= set(found["classes"])
-    assert found["styled"] == 1
+    assert not {"ChatScreen", "Writing", "ChatList", "Transcript"} & set(found["restyled"])
     assert found["focused"] == "composer"
+    assert "last-answer" not in found["there"]

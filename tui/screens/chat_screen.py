@@ -73,6 +73,7 @@ class ChatScreen(Screen[None]):
         self.commands = ChatCommands(self)
         self.editing: str | None = None
         self.is_open = False
+        self._was_shown = False
         self._hearing = Hearing(self, self.commands)
         self._sending = Sending(self, self.commands)
         self._note = ""
@@ -111,6 +112,11 @@ class ChatScreen(Screen[None]):
         self.set_interval(_TICK_S, self._tick)
         self.set_interval(_OTHERS_S, self._look_for_others)
         self.call_after_refresh(lambda: self.do(self._opened_chats()))
+
+    def on_screen_resume(self, event: events.ScreenResume) -> None:
+        """The first time all has got its styles right before, as it was mounted."""
+        event.refresh_styles = event.refresh_styles and self._was_shown
+        self._was_shown = True
 
     async def _opened_chats(self) -> None:
         await open_chats(self, self.commands)

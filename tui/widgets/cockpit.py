@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from textual.app import ComposeResult
 from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
@@ -18,6 +17,7 @@ from edgeserve.tui.wording import called, size
 Row = tuple[str, str]
 _BAR_CELLS = 8
 _LABEL_CELLS = 11
+_PARTS = ("last-answer", "engine", "token")
 
 
 class Cockpit(VerticalScroll, can_focus=False):
@@ -25,11 +25,6 @@ class Cockpit(VerticalScroll, can_focus=False):
         super().__init__(id=id)
         self._signs = signs
         self.has_token = False
-
-    def compose(self) -> ComposeResult:
-        yield Static(id="last-answer", markup=False)
-        yield Static(id="engine", markup=False)
-        yield Static(id="token", markup=False)
 
     def show_answer(self, made: Generation | None, drafts: tuple[int, int] | None) -> None:
         """`drafts` are how many tokens were guessed, and how many of them were right."""
@@ -105,6 +100,8 @@ class Cockpit(VerticalScroll, can_focus=False):
                         (shown_line(row[1]), "$foreground" if row[0] else "$quiet"),
                     )
                 )
+        if not self.children:  # nobody has looked yet, and most never do
+            self.mount(*(Static(id=part, markup=False) for part in _PARTS))
         self.query_one(f"#{name}", Static).update(Content("\n").join(lines))
 
 

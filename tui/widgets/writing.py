@@ -41,7 +41,9 @@ class Writing(Vertical):
     def __init__(
         self, signs: Signs, folder: Path, arguments: Arguments, *, id: str | None = None
     ) -> None:
-        super().__init__(id=id)
+        super().__init__(
+            id=id, classes="-writing"
+        )  # as it is when the composer has the first focus
         self.attached: list[Attachment] = []
         self._signs = signs
         self._folder = folder
