@@ -170,6 +170,14 @@ def test_an_unknown_model_is_no_question(
     assert f"{words[0]}: no known model" in machine.run("run", *words, code=5)
 
 
+def test_a_folder_in_a_models_place_names_the_files_in_it(machine: Machine) -> None:
+    folder = machine.home / "models"
+    folder.mkdir(parents=True)
+    (folder / "m.gguf").write_bytes(b"GGUF")
+    said = machine.run("run", str(folder), "hi", code=2)
+    assert "is a folder; give one of its files: m.gguf" in said
+
+
 # --- the chats -----------------------------------------------------------------------------------
 
 

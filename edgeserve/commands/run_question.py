@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import sys
 from collections.abc import Sequence
@@ -40,6 +41,8 @@ def model_and_words(model: str | None, words: Sequence[str]) -> tuple[str | None
     if not _has_space(first):
         require_no_misspelling(first, catalog)
         if rest and (_looks_like_a_name(first) or any(map(_has_space, rest))):
+            if os.path.isdir(path_of(first)):  # pathlib's raises for a name that is too long
+                return first, rest  # to be told of the files in it
             refuse_unknown_model(first)
     return None, words
 
