@@ -91,6 +91,39 @@ def test_damage_that_is_met_in_the_middle_is_told_and_the_chat_goes_on(tmp_path:
         assert store.branch(latest.leaf_id)[-2].text == "And on"
 
 
+def test_what_the_window_has_in_memory_outlives_the_page_it_was_on(tmp_path: Path):
+    path = tmp_path / "chats.db"
+    _filled(path)
+    shown: list[str] = []
+
+    async def body(table: Table) -> None:
+        await table.pilot.press("ctrl+n")
+        for text in ("First", "Second", "Third"):
+            await table.ask(text)
+        await table.type("/rename Precious", "enter")
+        await table.until(lambda: table.chat.talk.chat.title == "Precious")
+        shown.extend(table.texts())
+        with sqlite3.connect(path) as connection:
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        connection.close()
+        _broken_pages(path)
+        await table.chat.talk.refresh()
+        await table.says("What this window had of the chat it shows is kept")
+        assert table.texts() == shown
+        await table.ask("Fourth")
+        shown.extend(table.texts()[-2:])
+        assert len(shown) == 8
+
+    drive(tmp_path, body)
+    with ChatStore(path) as store:
+        latest = store.latest()
+        assert latest is not None
+        assert latest.title == "Precious"
+        assert [turn.text for turn in store.branch(latest.leaf_id)] == shown
+        assert [turn.text for turn in store.turns(latest.id).turns] == shown
+        assert [hit.turn_id is not None for hit in store.search("Second")] == [True, True]
+
+
 def test_a_log_that_was_torn_costs_its_last_write_at_most(tmp_path: Path):
     """As after a power cut: SQLite's log ends in the middle of what it should have had."""
     path, copy = tmp_path / "first" / "chats.db", tmp_path / "chats.db"

@@ -14,6 +14,7 @@ from typing import Literal
 
 from edgeserve.chats.messages import dropped_before, messages_of
 from edgeserve.chats.records import Attachment, Chat, Turn, TurnState
+from edgeserve.chats.records import Conversation as Whole
 from edgeserve.chats.tree import TurnTree
 from edgeserve.errors import AnswerUnderWayError, ChatNotFoundError
 from edgeserve.tui.answering import Answering
@@ -65,6 +66,11 @@ class Conversation:
     def is_empty(self) -> bool:
         """Whether nothing is shown."""
         return self._last() is None
+
+    @property
+    def whole(self) -> Whole:
+        """All branches, as they are known here."""
+        return Whole(self.chat, tuple(map(self.answering.as_it_stands, self.tree.turns)))
 
     @property
     def dropped(self) -> tuple[str, ...]:

@@ -54,7 +54,8 @@ class Hearing:
             case KeptAgain():
                 screen.say("Everything is kept on disk again.")
             case Repaired(salvage):
-                screen.do(self._commands.look_again(repair_note(salvage)))
+                had = screen.talk.whole  # what is read from now on may be less
+                screen.do(self._commands.look_again(repair_note(salvage), had))
             case ModelChanged():
                 self._model_changed()
             case ChatsChanged():

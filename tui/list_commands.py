@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from edgeserve.chats.records import Chat
+from edgeserve.chats.records import Chat, Conversation
 from edgeserve.errors import ChatImportError
 from edgeserve.tui.drawing import INTERRUPTED
 from edgeserve.tui.window import ChatWindow, keep_written
@@ -72,13 +72,18 @@ class ListCommands:
             screen.show_branch()
             screen.say(INTERRUPTED)
 
-    async def look_again(self, why: str) -> None:
-        """What was read before may not be there any more; `why` is said after all that came of
-        it."""
+    async def look_again(self, why: str, had: Conversation) -> None:
+        """What was read before may not be there any more: what this window `had` of its chat is put
+        back. `why` is said after all that came of it."""
+        screen = self._screen
+        if had.chat.id and await screen.keeper.run(lambda store: store.put_back(had)):
+            why += " What this window had of the chat it shows is kept."
+        if not screen.talk.chat.id and had.turns:
+            await screen.talk.open(had.chat.id)
         await self.fill()
-        await self._screen.talk.refresh()
-        self._screen.show_branch()
-        self._screen.say(why, "trouble")
+        await screen.talk.refresh()
+        screen.show_branch()
+        screen.say(why, "trouble")
 
     # --- one chat -------------------------------------------------------------------------------
 

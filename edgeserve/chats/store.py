@@ -17,6 +17,7 @@ from edgeserve.chats import rows, tables
 from edgeserve.chats.database import ChatDatabase
 from edgeserve.chats.hits import found_hits
 from edgeserve.chats.new_ids import with_new_ids
+from edgeserve.chats.putting_back import put_back
 from edgeserve.chats.records import (
     Attachment,
     Chat,
@@ -72,8 +73,7 @@ class ChatStore:
         self._database.close()
 
     def repair(self) -> Salvage | None:
-        """After a ChatsDamagedError: moves the damaged file aside and goes on with what can be read
-        of it, as the next start would. Returns what came of it."""
+        """After a ChatsDamagedError, as the next start would. Returns what came of it."""
         self._database.reopen()
         return self.salvage
 
@@ -199,11 +199,6 @@ class ChatStore:
         with self._database.writing() as connection:
             connection.execute("DELETE FROM tags WHERE chat_id = ? AND tag = ?", (chat_id, tag))
             return tables.read_chat(connection, chat_id)
-
-    def tags(self) -> list[tuple[str, int]]:
-        """Every tag with the number of its chats, by the alphabet."""
-        with self._database.reading() as connection:
-            return tables.read_tags(connection)
 
     def delete(self, chat_id: str) -> None:
         """Until it is purged, `undelete` brings it back."""
@@ -371,6 +366,11 @@ class ChatStore:
                 tables.insert_conversation(connection, conversation)
                 added.append(tables.read_chat(connection, conversation.chat.id))
         return added
+
+    def put_back(self, conversation: Conversation) -> int:
+        """After a repair, what a window still has of it. How many turns were not there."""
+        with self._database.writing() as connection:
+            return put_back(connection, conversation)
 
     # --- search, other windows, what is remembered ----------------------------------------------
 

@@ -59,15 +59,6 @@ def time_of_use(connection: sqlite3.Connection, now: float) -> float:
     return now if newest is None or newest <= now else math.nextafter(newest, math.inf)
 
 
-def read_tags(connection: sqlite3.Connection) -> list[tuple[str, int]]:
-    """Each with the number of its chats."""
-    found = connection.execute(
-        """SELECT tag, count(*) FROM tags JOIN chats ON chats.id = chat_id
-        WHERE deleted_at IS NULL GROUP BY tag ORDER BY tag"""
-    )
-    return [(tag, number) for tag, number in found]
-
-
 def delete_if_bare(connection: sqlite3.Connection, chat: Chat) -> bool:
     """Takes away a chat in which nothing was said, and that nobody named, tagged or pinned."""
     if chat.title or chat.tags or chat.pinned:
