@@ -10,6 +10,7 @@ from textual import events
 
 from edgeserve.chats.records import TurnState
 from edgeserve.chats.tree import TurnTree
+from edgeserve.tui.app import EdgeServeApp
 from edgeserve.tui.screens.dialogs import LineDialog
 from tests.chat_app import NOW, Table, drive
 
@@ -31,6 +32,27 @@ def burst(table: Table, text: str) -> None:
     for each in text:
         key = _NAMES.get(each, "space" if each == " " else each)
         table.app.post_message(events.Key(key, each if each.isprintable() else None))
+
+
+def test_what_is_typed_before_the_first_screen_stands_in_the_composer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """From the moment on in which the terminal is taken over."""
+    loaded = EdgeServeApp.on_load
+
+    def typing(app: EdgeServeApp) -> None:
+        loaded(app)
+        for key in "early":
+            app.post_message(events.Key(key, key))
+        app.post_message(events.Paste(" bird"))
+        app.post_message(events.Key("s", "s"))
+
+    monkeypatch.setattr(EdgeServeApp, "on_load", typing)
+
+    async def body(table: Table) -> None:
+        await table.until(lambda: table.chat.composer.text == "early birds")
+
+    drive(tmp_path, body)
 
 
 def test_two_questions_in_a_burst_are_one_and_what_is_still_to_be_sent(tmp_path: Path):

@@ -51,6 +51,7 @@ class EdgeServeApp(App[None]):
         self._desk = desk
         self._colourless = [Colourless()]  # the same, or nothing made with it is found again
         self.chat = ChatScreen(desk)
+        self._early: list[events.Event] | None = []
         if desk.terminal.is_ascii:
             self.add_class("-ascii")
 
@@ -65,6 +66,7 @@ class EdgeServeApp(App[None]):
         sys.setswitchinterval(_SWITCH_S)
 
     def on_ready(self) -> None:
+        self.chat.call_after_refresh(self._take_early)
         self.chat.call_after_refresh(collect_seldom)
         self.set_interval(_COLLECT_S, self._collect)
 
@@ -94,10 +96,20 @@ class EdgeServeApp(App[None]):
         return PasteDriver
 
     async def on_event(self, event: events.Event) -> None:
-        """Fields of one line take a paste as it is; the composer looks after itself."""
+        """Fields of one line take a paste as it is; the composer looks after itself. What is typed
+        before there is one waits for it."""
+        if self._early is not None and isinstance(event, events.Key | events.Paste):
+            self._early.append(event)
+            return
         if isinstance(event, events.Paste) and isinstance(self.focused, Input):
             event.text = written(event.text, is_ascii=self.has_class("-ascii"))
         await super().on_event(event)
+
+    async def _take_early(self) -> None:
+        """In the order of typing; what comes meanwhile is put behind."""
+        while self._early:
+            await super().on_event(self._early.pop(0))
+        self._early = None
 
     @contextmanager
     def suspend(self) -> Generator[None]:
