@@ -23,6 +23,7 @@ _NAMES = {
     "\n": "ctrl+j",
     "\x1b": "escape",
     "\x03": "ctrl+c",
+    "\t": "tab",
     "/": "slash",
 }
 
@@ -91,6 +92,19 @@ def test_keys_that_edit_a_line_are_done_in_the_order_typed(tmp_path: Path):
         await table.until(lambda: table.app.focused is not None and table.app.screen.is_modal)
         burst(table, "\x15abc\x7f\x7fd\r")
         await table.until(lambda: answers == ["ad"])
+
+    drive(tmp_path, body)
+
+
+def test_a_key_behind_one_that_moves_the_focus_is_for_whoever_has_it_then(tmp_path: Path):
+    async def body(table: Table) -> None:
+        await table.ask("a question")
+        composer = table.chat.composer
+        burst(table, "abc\t")
+        table.app.post_message(events.Key("home", None))
+        await table.until(lambda: table.app.focused is not composer)
+        await table.pilot.press("tab", "shift+tab")  # the home key has been heard behind these
+        assert (composer.text, composer.cursor_location) == ("abc", (0, 3))
 
     drive(tmp_path, body)
 

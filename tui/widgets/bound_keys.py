@@ -22,6 +22,17 @@ async def do_bound(widget: Widget, bindings: BindingsMap, event: events.Key) -> 
             return
 
 
+def passed_on(widget: Widget, event: events.Key) -> bool:
+    """Gives a key that was on its way here when the focus moved to whoever has that now."""
+    focused = widget.screen.focused
+    if focused is None or focused is widget:
+        return False
+    event.stop()
+    event.prevent_default()
+    focused._forward_event(events.Key(event.key, event.character))  # pyright: ignore[reportPrivateUsage]  as App does
+    return True
+
+
 class Field(Input):
     """A line to write in."""
 

@@ -16,7 +16,7 @@ from textual.widgets import TextArea
 
 from edgeserve.tui.input_history import InputHistory
 from edgeserve.tui.terminal_text import written
-from edgeserve.tui.widgets.bound_keys import do_bound
+from edgeserve.tui.widgets.bound_keys import do_bound, passed_on
 
 _LONG_PASTE_CHARACTERS = 4_000
 _LONG_PASTE_LINES = 60
@@ -185,6 +185,8 @@ class Composer(TextArea):
         super().action_delete_left()
 
     async def _on_key(self, event: events.Key) -> None:
+        if passed_on(self, event):
+            return
         action = self.ACTIONS.get(event.key)
         if action is not None:
             event.stop()
