@@ -35,7 +35,7 @@ from edgeserve.tui.client import (
     TokenFact,
 )
 
-Script = Sequence[AnswerEvent | EdgeServeError]
+Script = Sequence[AnswerEvent | Exception]
 
 HERE = OfferedModel("tiny", "Tiny 1B", True, 800_000_000, True, 30.0, owner="Ollama", license="MIT")
 TO_FETCH = OfferedModel("big", "Big 8B", False, 5_000_000_000, False, 4.0, license="Apache 2.0")
@@ -124,7 +124,7 @@ class FakeAnswer:
             if not await self._may_go():
                 yield AnswerEnd("stopped", prompt_tokens=10, answer_tokens=self._taken, seed=7)
                 return
-            if isinstance(event, EdgeServeError):
+            if isinstance(event, Exception):
                 await self._gate.done()
                 raise event
             self._taken += isinstance(event, AnswerPiece)

@@ -17,7 +17,7 @@ import pytest
 from edgeserve.chats.records import TurnState
 from edgeserve.chats.store import ChatStore
 from edgeserve.errors import AnswerBrokenError
-from edgeserve.tui.client import AnswerEnd, AnswerPiece, PromptReading
+from edgeserve.tui.client import AnswerEnd, AnswerPiece, PromptReading, PromptSize, Question
 from edgeserve.tui.keeper import ChatKeeper
 from edgeserve.tui.plain_chat import PlainChat
 from edgeserve.tui.plain_lines import LineReader, without_keys
@@ -101,6 +101,31 @@ def test_an_error_is_told_and_the_chat_goes_on(tmp_path: Path) -> None:
         turns = store.branch(latest.leaf_id)
     assert [turn.text for turn in turns] == ["a", "half done"]
     assert turns[-1].state is TurnState.COMPLETE
+
+
+def test_an_error_that_nobody_foresaw_ends_the_turn_and_is_told(tmp_path: Path) -> None:
+    broken = (AnswerPiece("half"), RuntimeError("odd thing"))
+    text = said(["a", "/continue", "b"], client(broken, words(" done"), words("c")), tmp_path)
+    assert "Assistant: half\nNote: the answer failed unexpectedly (RuntimeError at " in text
+    assert "odd thing); what was written so far is kept. Ask again" in text
+    assert "You: /continue\nAssistant:  done\nYou: b\nAssistant: c\n" in text
+    with ChatStore(tmp_path / "chats.db") as store:
+        latest = store.latest()
+        assert latest is not None
+        turns = store.branch(latest.leaf_id)
+    assert [turn.text for turn in turns] == ["a", "half done", "b", "c"]
+
+
+def test_an_error_that_nobody_foresaw_before_an_answer_is_told(tmp_path: Path) -> None:
+    class Odd(FakeClient):
+        async def size(self, question: Question) -> PromptSize | None:
+            if question.messages[-1].get("content") != "a":
+                return await super().size(question)
+            raise KeyError("odd thing")
+
+    text = said(["a", "b"], Odd(model=IN_USE), tmp_path)
+    assert "Note: the answer failed unexpectedly (KeyError at " in text
+    assert "nothing is lost\nYou: b\nAssistant: You said: " in text
 
 
 def test_a_long_prompt_says_how_far_it_is_now_and_then(tmp_path: Path) -> None:

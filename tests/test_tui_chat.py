@@ -116,6 +116,21 @@ def test_a_cut_off_answer_goes_on(tmp_path: Path):
     drive(tmp_path, body, client=client, model="tiny")
 
 
+def test_an_error_that_nobody_foresaw_ends_the_answer_and_is_shown(tmp_path: Path):
+    client = FakeClient()
+    client.will_answer((*words("Half an")[:-1], RuntimeError("odd thing")), words(" answer"))
+
+    async def body(table: Table) -> None:
+        await table.type("Hi", "enter")
+        await table.shows("/continue goes on")
+        await table.says("the answer failed unexpectedly (RuntimeError")
+        assert client.answers[0].stopped
+        await table.type("/continue", "enter")
+        await table.until(lambda: table.texts() == ["Hi", "Half an answer"])
+
+    drive(tmp_path, body, client=client, model="tiny")
+
+
 def test_a_model_that_does_not_load_says_what_to_do(tmp_path: Path):
     client = FakeClient(loads={"tiny": (ModelNotFoundError("tiny: the file has gone"),)})
 

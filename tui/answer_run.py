@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from edgeserve.chats.records import Generation, Turn, TurnState
-from edgeserve.errors import ChatNotFoundError, ChatsError, EdgeServeError
+from edgeserve.errors import AnswerFailedError, ChatNotFoundError, ChatsError, EdgeServeError
 from edgeserve.tui.client import (
     Answer,
     AnswerEnd,
@@ -92,11 +92,25 @@ class AnswerRun:
                 self._take(event)
         except EdgeServeError as error:
             self.error = error
+        except Exception as error:  # whoever waits for the end has to hear of it
+            self.error = AnswerFailedError(error)
+            await self._give_up()
         finally:
             writer.cancel()
             with suppress(asyncio.CancelledError):
                 await writer
         self.turn = self._ended()
+
+    def fail(self, error: EdgeServeError) -> None:
+        """Ends what did not begin to run."""
+        self.error = error
+        self.turn = self._ended()
+
+    async def _give_up(self) -> None:
+        """Nobody takes what the client would still send."""
+        if self._answer is not None:
+            with suppress(Exception):  # it may be the client's mistake, and its end was told
+                await self._answer.stop()
 
     async def keep(self) -> None:
         """Writes the end. Raises ChatsError where that fails; it may be called again."""

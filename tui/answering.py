@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from edgeserve.chats.records import Chat, Turn, TurnState
-from edgeserve.errors import ChatNotFoundError, ChatsError, EdgeServeError
+from edgeserve.errors import AnswerFailedError, ChatNotFoundError, ChatsError, EdgeServeError
 from edgeserve.tui.answer_run import AnswerRun
 from edgeserve.tui.client import ChatClient, TokenFact
 from edgeserve.tui.happenings import AnswerOver, Happening, KeptAgain, NotKept
@@ -143,12 +143,20 @@ class Answering:
             turn = await answer.over()
         except EdgeServeError as error:
             failure = error
+        except Exception as error:  # else the chat would wait for an end that nobody tells
+            failure = AnswerFailedError(error)
         finally:
             del self._under_way[answer.chat.id]
+        run = answer.run
+        if failure is not None and run is not None and run.turn.state is TurnState.STREAMING:
+            run.fail(failure)
+            await self.ended(run)
         try:
             await self.changed(answer.chat.id)
         except ChatsError as error:  # the answer is there, and its chat cannot be read now
             failure = failure or error
+        except Exception as error:
+            failure = failure or AnswerFailedError(error)
         self.tell(answer.chat.id, AnswerOver(turn, failure))
 
     async def _keep(self, run: AnswerRun) -> None:

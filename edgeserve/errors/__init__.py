@@ -7,6 +7,7 @@ One line says what happened, where, and what to do. Values that code wants to re
 from __future__ import annotations
 
 from edgeserve.errors.base import EdgeServeError as EdgeServeError
+from edgeserve.errors.chats import AnswerFailedError as AnswerFailedError
 from edgeserve.errors.chats import AnswerUnderWayError as AnswerUnderWayError
 from edgeserve.errors.chats import AttachmentError as AttachmentError
 from edgeserve.errors.chats import ChatImportError as ChatImportError

@@ -212,6 +212,23 @@ class SummaryError(EdgeServeError):
         super().__init__(f"the summary did not come: {reason}; nothing was left out of the chat")
 
 
+class AnswerFailedError(EdgeServeError):
+    """An answer met what nobody foresaw, which is a mistake of ours. `cause` is what was raised."""
+
+    def __init__(self, cause: Exception) -> None:
+        self.cause = cause
+        at = cause.__traceback__
+        while at is not None and at.tb_next is not None:
+            at = at.tb_next
+        place = f" at {Path(at.tb_frame.f_code.co_filename).name}:{at.tb_lineno}" if at else ""
+        said = " ".join(str(cause).split())[:200]
+        super().__init__(
+            f"the answer failed unexpectedly ({type(cause).__name__}{place}: {said}); what was "
+            "written so far is kept. Ask again; if it fails again, start edgeserve anew, and "
+            "report this line as a mistake of edgeserve's"
+        )
+
+
 class EditorError(EdgeServeError):
     """The user's editor did not start, or failed. `path` is where what was written lies."""
 
