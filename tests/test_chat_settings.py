@@ -4,12 +4,16 @@ left alone."""
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from textual.widgets import Input
 
 from edgeserve.errors import InvalidRequestError
+from edgeserve.sampling_params import SamplingParams
 from edgeserve.tui.chat_settings import NUMBERS, as_setting, thinking, usable
+from edgeserve.tui.screens.settings import SettingsScreen
 from tests.chat_app import Table, drive
 
 _DIGITS = "9" * 5000
@@ -21,6 +25,58 @@ _DIGITS = "9" * 5000
 def test_what_is_no_number_is_refused(name: str, text: str):
     with pytest.raises(InvalidRequestError):
         as_setting(name, text)
+
+
+@pytest.mark.parametrize(
+    ("name", "most", "beyond", "allowed"),
+    [
+        ("temperature", "100", "100.5", "from 0 to 100"),
+        ("temperature", "100", "1000", "from 0 to 100"),
+        ("seed", "18446744073709551615", "18446744073709551616", "below 2.64"),
+    ],
+)
+def test_what_an_engine_would_refuse_is_refused_with_its_range(
+    name: str, most: str, beyond: str, allowed: str
+):
+    value = as_setting(name, most)
+    SamplingParams(**{name: value})
+    with pytest.raises(InvalidRequestError, match=allowed):
+        as_setting(name, beyond)
+
+
+@pytest.mark.parametrize("name", [name for name in NUMBERS if name != "thinking_budget"])
+@pytest.mark.parametrize(
+    "text", ["0", "1", "100", "1000", "1e300", str(2**63), str(2**64), "9" * 40]
+)
+def test_an_engine_takes_every_number_that_a_setting_may_be(name: str, text: str):
+    with suppress(InvalidRequestError):
+        value = as_setting(name, text)
+        try:
+            SamplingParams(**{name: value})
+        except InvalidRequestError as error:
+            raise AssertionError(f"{name} {text} is a setting, and refused later") from error
+
+
+@pytest.mark.parametrize("typed", ["temperature 1000", f"seed {2**64}"])
+def test_a_number_out_of_range_is_refused_at_once(tmp_path: Path, typed: str):
+    name, _, text = typed.partition(" ")
+
+    async def by_command(table: Table) -> None:
+        await table.type(f"/set {typed}", "enter")
+        await table.says("must be")
+        assert name not in table.chat.talk.chat.settings
+
+    async def in_the_dialog(table: Table) -> None:
+        await table.type("/settings", "enter")
+        await table.until(lambda: isinstance(table.app.screen, SettingsScreen))
+        table.app.screen.query_one(f"#set-{name}", Input).value = text
+        await table.pilot.press("ctrl+s")
+        await table.until(lambda: table.app.screen.query_one("#wrong").display)
+        assert isinstance(table.app.screen, SettingsScreen)
+        assert name not in table.chat.talk.chat.settings
+
+    drive(tmp_path, by_command)
+    drive(tmp_path, in_the_dialog)
 
 
 @pytest.mark.parametrize("how", ["much", "²", _DIGITS])

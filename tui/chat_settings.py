@@ -14,26 +14,22 @@ def _at_least(least: float) -> Callable[[float], bool]:
     return lambda value: value >= least
 
 
-def _finite(value: float) -> bool:
-    return 0 <= value < math.inf
+def _up_to(most: float) -> Callable[[float], bool]:
+    return lambda value: 0 <= value <= most
 
 
 def _above_zero(value: float) -> bool:
     return 0 < value < math.inf
 
 
-def _share(value: float) -> bool:
-    return 0 <= value <= 1
-
-
 _NUMBERS: Mapping[str, tuple[type[int] | type[float], Callable[[float], bool], str]] = {
-    "temperature": (float, _finite, "a number from 0 on; 0 never varies"),
+    "temperature": (float, _up_to(100), "from 0 to 100; 0 never varies"),
     "top_p": (float, lambda value: 0 < value <= 1, "a number above 0, at most 1"),
     "top_k": (int, _at_least(0), "a whole number from 0 on; 0 is off"),
-    "min_p": (float, _share, "a number from 0 to 1; 0 is off"),
+    "min_p": (float, _up_to(1), "a number from 0 to 1; 0 is off"),
     "repetition_penalty": (float, _above_zero, "a number above 0; 1 is off"),
     "max_tokens": (int, _at_least(1), "a whole number of tokens"),
-    "seed": (int, _at_least(0), "a whole number"),
+    "seed": (int, _up_to(2**64 - 1), "a whole number from 0, below 2^64"),
     "thinking_budget": (int, _at_least(0), "a whole number of tokens; 0 is no thinking"),
 }
 
