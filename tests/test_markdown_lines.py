@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
+from edgeserve.chats.records import TurnState
+from edgeserve.tui import markdown_blocks
 from edgeserve.tui.lines import Line, wrap_words
 from edgeserve.tui.look import ASCII, Look
-from edgeserve.tui.markdown_blocks import LONG_LINE, MarkdownSource, parser
+from edgeserve.tui.markdown_blocks import LONG_LINE, MarkdownSource, parser, tree_of
 from edgeserve.tui.markdown_inline import LINK
 from edgeserve.tui.markdown_lines import MarkdownLines
+from edgeserve.tui.markdown_tables import table_lines
 from edgeserve.tui.terminal_text import shown
+from edgeserve.tui.widgets.turn_parts import TurnParts
+from edgeserve.tui.widgets.turn_view import TurnView
 
 PIECES = (
     *(
@@ -256,3 +262,97 @@ def test_a_language_that_nobody_knows_is_not_looked_for_among_all_that_is_instal
     assert not searches
     (line,) = drawn("```Python\nreturn 1\n```")[-1:]
     assert [text for text, _ in line.spans if text.strip()] == ["return", "1"]
+
+
+def _table(num_rows: int) -> str:
+    rows = [f"| {i} | {'word ' * (i % 7)}| [x](http://{i}) |\n" for i in range(num_rows)]
+    return "| n | what | where |\n|--:|---|:-:|\n" + "".join(rows)
+
+
+ENDS = ("\n", "\n", "|a|b|c|", "|-|-|-|", "x|y", "# h", "- i", "    ", "```", "--", "> q", "w")
+
+
+@given(st.lists(st.sampled_from(ENDS), max_size=30), st.integers(0, 40), st.integers(1, 9))
+@settings(max_examples=100, deadline=None)
+def test_a_table_that_streams_is_the_whole(after: list[str], num_rows: int, size: int) -> None:
+    """However it is cut, the text is all there, and ends as if it had come at once."""
+    text = "So:\n\n" + _table(num_rows) + "".join(after)
+    whole, streamed = MarkdownSource(), MarkdownSource()
+    whole.feed(text)
+    for at in range(0, len(text), size):
+        streamed.feed(text[at : at + size])
+        growing, unsettled = streamed.growing(), streamed.unsettled()
+        assert [block.text for block in growing] == [block.text for block in unsettled]
+    assert streamed.settled == whole.settled
+    assert streamed.unsettled() == whole.unsettled()
+
+
+@pytest.mark.parametrize("width", [9, 30, 60])
+@pytest.mark.parametrize("num_rows", [3, 16, 17, 50])
+def test_a_long_table_in_pieces_looks_as_one(num_rows: int, width: int) -> None:
+    text = _table(num_rows)
+    tree = tree_of(text)
+    assert tree is not None
+    assert drawn(text, width) == table_lines(tree.children[0], width, Look())
+
+
+def test_a_row_that_streams_costs_the_same_however_long_the_table_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    parsed: list[int] = []
+    tops = markdown_blocks._tops
+
+    def counted(source: str) -> list[tuple[str, int, int]]:
+        parsed.append(len(source))
+        return tops(source)
+
+    monkeypatch.setattr(markdown_blocks, "_tops", counted)
+
+    def work(num_rows: int) -> tuple[int, int]:
+        """Characters that are parsed, and lines that are drawn, for two rows in pieces."""
+        view = TurnView(id="t", role="assistant", state=TurnState.STREAMING)
+        turn = TurnParts(view, MarkdownLines(Look()), 60)
+        turn.append(_table(num_rows), (), is_reasoning=False)
+        turn.refresh()
+        turn.ensure(turn.height - 20, turn.height)
+        parsed.clear()
+        seen = _drawn(turn)
+        num_lines = 0
+        for piece in ("| 7 ", "| **y** ", "| z |\n", "| 8 |", " b | c |\n"):
+            turn.append(piece, (), is_reasoning=False)
+            turn.refresh()
+            turn.ensure(turn.height - 20, turn.height)
+            now = _drawn(turn)
+            num_lines += sum(len(lines) for key, lines in now.items() if key not in seen)
+            seen |= now
+        return sum(parsed), num_lines
+
+    short, long = work(192), work(1_920)
+    assert min(short) > 0
+    assert long[0] <= 1.2 * short[0]
+    assert long[1] <= 1.2 * short[1]
+
+
+def _drawn(turn: TurnParts) -> dict[int, list[Line]]:
+    """What its parts have drawn; kept, so that no other list gets the same id."""
+    drawn = [part._lines for part in turn._parts if part._lines is not None]
+    return {id(lines): lines for lines in drawn}
+
+
+def test_a_table_whose_answer_ends_is_laid_out_by_all_its_rows() -> None:
+    text = _table(40) + "| a much longer cell than there was before | b | c |\n"
+    view = TurnView(id="t", role="assistant", state=TurnState.STREAMING)
+    turn = TurnParts(view, MarkdownLines(Look()), 60)
+    for line in text.splitlines(keepends=True):
+        turn.append(line, (), is_reasoning=False)
+        turn.refresh()
+        turn.ensure(0, turn.height)
+    turn.change(replace(turn.view, state=TurnState.COMPLETE))
+    at_once = TurnParts(turn.view, MarkdownLines(Look()), 60)
+    for each in (turn, at_once):
+        while each.ensure(0, 1000):
+            pass
+    assert turn.height == at_once.height
+    assert [turn.line(y) for y in range(turn.height)] == [
+        at_once.line(y) for y in range(turn.height)
+    ]

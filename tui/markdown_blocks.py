@@ -1,19 +1,20 @@
 """Cuts Markdown that is still being written into its top-level blocks.
 
 A block that another one follows never changes again, so that only the last is looked at when text
-comes. Code is kept in pieces of some lines, each highlighted by itself; a very long line is a block
-of plain text.
+comes. Tables are cut into rows (`markdown_rows.py`); code is kept in pieces of some lines, each
+highlighted by itself; a very long line is a block of plain text.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache, partial
 from itertools import accumulate
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
-from edgeserve.frozen import frozen
+from edgeserve.tui.markdown_block import Block
+from edgeserve.tui.markdown_rows import GrowingTable, table_blocks
 from edgeserve.tui.terminal_text import shown
 
 if TYPE_CHECKING:
@@ -31,19 +32,6 @@ _CODE_LINES = 32
 _MAX_CODE_LINES = 64
 _MAX_CODE_CHARS = 4096
 _PLAIN_LINES = 32
-
-
-@frozen
-class Block:
-    """A top-level block's source, or a piece of a code block.
-
-    `begins` is false for all pieces but the first; `info` is what stands behind the opening fence.
-    """
-
-    kind: Literal["markdown", "code", "plain"]
-    text: str
-    info: str = ""
-    begins: bool = True
 
 
 @cache
@@ -81,7 +69,8 @@ class MarkdownSource:
     """Text that grows at its end, as it came; blocks have it neutralised (`shown`), line by line.
 
     `settled` only grows, and `unsettled()` is what may still change. Fed in whatever pieces, both
-    end up the same.
+    end up the same. `growing()` is the latter while more will come: the same pieces, but that a
+    table's columns are as wide as its first rows need.
     """
 
     def __init__(self, *, is_ascii: bool = False) -> None:
@@ -90,6 +79,7 @@ class MarkdownSource:
         self._tail = ""  # whole lines not in a settled block, outside of code
         self._line = ""  # the last line, without its newline so far
         self._fence: _Fence | None = None
+        self._table: GrowingTable | None = None  # comes before the tail
         self._is_in_long_line = False
 
     def feed(self, text: str) -> None:
@@ -105,6 +95,22 @@ class MarkdownSource:
 
     def unsettled(self) -> list[Block]:
         """The blocks after the settled ones, as the text ends now."""
+        table = "" if self._table is None else self._table.text
+        return self._ending(lambda line: self._blocks(table + self._tail + line))
+
+    def growing(self) -> list[Block]:
+        """As `unsettled`, in which only the end is another one than before."""
+        return self._ending(self._growing_with)
+
+    def _growing_with(self, line: str) -> list[Block]:
+        if self._table is None:
+            return self._blocks(self._tail + line)
+        if self._table.holds(line):
+            return self._table.blocks(line)
+        return [*self._table.blocks(""), *self._blocks(line)]
+
+    def _ending(self, blocks: Callable[[str], list[Block]]) -> list[Block]:
+        """`blocks` are those of what is not code, with the line so far."""
         line = self._shown(self._line)
         if self._is_in_long_line:
             return [Block("plain", line, begins=False)]
@@ -113,8 +119,8 @@ class MarkdownSource:
                 return self._fence.rest()
             return self._fence.rest(line)
         if line and (fence := self._opened_by(line)) is not None:
-            return [*self._blocks(self._tail), *fence.rest()]
-        return self._blocks(self._tail + line)
+            return [*blocks(""), *fence.rest()]
+        return blocks(line)
 
     def _take(self, line: str) -> None:
         if self._fence is not None:
@@ -132,7 +138,18 @@ class MarkdownSource:
             self._settle_tail()
             self._fence = fence
         else:
-            self._tail += self._shown(line) + "\n"
+            self._take_text(self._shown(line))
+
+    def _take_text(self, line: str) -> None:
+        table = self._table
+        if table is not None and table.holds(line):
+            table.take(line)
+            if not table.is_sure:
+                self._table, self._tail = None, table.text
+            return
+        if table is not None:
+            self._settle_tail()
+        self._tail += line + "\n"
 
     def _settle_long(self, line: str) -> str:
         """Settles pieces of a long line; what is left is less than one."""
@@ -158,36 +175,62 @@ class MarkdownSource:
         return _Fence(marks, info.strip(), len(indent))
 
     def _settle_tail(self) -> None:
-        self.settled += self._blocks(self._tail)
-        self._tail = ""
+        table = "" if self._table is None else self._table.text
+        self.settled += self._blocks(table + self._tail)
+        self._table, self._tail = None, ""
 
     def _settle_all_but_last(self) -> None:
-        blocks = self._blocks(self._tail)
-        if len(blocks) > 1:
-            self.settled += blocks[:-1]
-            self._tail = blocks[-1].text
+        if not self._tail:
+            return
+        found = _cut(self._tail)
+        if len(found) > 1:
+            self.settled += [block for each in found[:-1] for block in _blocks_of(*each)]
+            self._tail = found[-1][1]
+        if found and found[-1][0] == "table_open":
+            table = GrowingTable(found[-1][1], _is_table)
+            if table.is_sure:
+                self._table, self._tail = table, ""
 
     def _blocks(self, source: str) -> list[Block]:
-        starts = self._starts(source)
-        if not starts:
-            return []
-        lines = source.split("\n")
-        ends = [*starts[1:], len(lines)]
-        return [
-            Block("markdown", "\n".join(lines[a:b]) + ("\n" if b < len(lines) else ""))
-            for a, b in zip(starts, ends, strict=True)
-        ]
+        return [block for each in _cut(source) for block in _blocks_of(*each)]
 
     def _starts(self, source: str) -> Sequence[int]:
-        """The lines at which top-level blocks begin; their inside is not looked at."""
-        if not source.strip():
-            return []
-        from markdown_it.rules_block import StateBlock
+        return [start for _, start, _ in _tops(source)]
 
-        tokens: list[Token] = []
-        state = StateBlock(source, parser(), {}, tokens)
-        parser().block.tokenize(state, 0, state.lineMax)
-        return [token.map[0] for token in tokens if token.level == 0 and token.map]
+
+def _blocks_of(kind: str, text: str) -> list[Block]:
+    return table_blocks(text) if kind == "table_open" else [Block("markdown", text)]
+
+
+def _cut(source: str) -> list[tuple[str, str]]:
+    """The kinds and texts of the top-level blocks."""
+    tops = _tops(source)
+    lines = source.split("\n")
+    ends = [*(start for _, start, _ in tops[1:]), len(lines)]
+    return [
+        (kind, "\n".join(lines[a:b]) + ("\n" if b < len(lines) else ""))
+        for (kind, a, _), b in zip(tops, ends, strict=bool(tops))
+    ]
+
+
+def _is_table(source: str) -> bool:
+    """All of it, and nothing else."""
+    tops = _tops(source)
+    return [(kind, end) for kind, _, end in tops] == [("table_open", source.count("\n") + 1)]
+
+
+def _tops(source: str) -> list[tuple[str, int, int]]:
+    """The kinds of top-level blocks, the lines at which they begin, and those behind them; their
+    inside is not looked at."""
+    if not source.strip():
+        return []
+    from markdown_it.rules_block import StateBlock
+
+    tokens: list[Token] = []
+    state = StateBlock(source, parser(), {}, tokens)
+    parser().block.tokenize(state, 0, state.lineMax)
+    tops = [token for token in tokens if token.level == 0]
+    return [(token.type, token.map[0], token.map[1]) for token in tops if token.map]
 
 
 class _Fence:
@@ -259,6 +302,9 @@ class PlainSource:
                 self.settled.append(self._piece(self._lines))
                 self._lines = []
             self._lines.append(self._shown(line.removesuffix("\r")))
+
+    def growing(self) -> list[Block]:
+        return self.unsettled()
 
     def unsettled(self) -> list[Block]:
         return [self._piece([*self._lines, self._shown(self._line)])]

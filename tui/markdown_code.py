@@ -10,7 +10,8 @@ from rich.style import Style
 
 from edgeserve.tui.lines import Line, Span, wrap_cells
 from edgeserve.tui.look import Look
-from edgeserve.tui.markdown_blocks import LONG_LINE, Block
+from edgeserve.tui.markdown_block import Block
+from edgeserve.tui.markdown_blocks import LONG_LINE
 
 if TYPE_CHECKING:
     from pygments.lexer import Lexer

@@ -10,16 +10,18 @@ from rich.style import Style
 
 from edgeserve.tui.lines import BLANK, Line, Span, wrap_words
 from edgeserve.tui.look import Look
-from edgeserve.tui.markdown_blocks import Block, MarkdownSource, parser, tree_of
+from edgeserve.tui.markdown_block import Block
+from edgeserve.tui.markdown_blocks import MarkdownSource, parser, tree_of
 from edgeserve.tui.markdown_code import code_lines
 from edgeserve.tui.markdown_inline import inline_spans
-from edgeserve.tui.markdown_tables import table_lines
+from edgeserve.tui.markdown_tables import TableShape, rows_lines, shape_of, table_lines
 from edgeserve.tui.terminal_text import shown
 
 if TYPE_CHECKING:
     from markdown_it.tree import SyntaxTreeNode
 
 _MIN_WIDTH = 8
+_MAX_SHAPES = 8
 
 
 class MarkdownLines:
@@ -27,6 +29,7 @@ class MarkdownLines:
 
     def __init__(self, look: Look) -> None:
         self.look = look
+        self._shapes: dict[str, TableShape | None] = {}  # by the source that measures
 
     def document(self, text: str, width: int) -> list[Line]:
         """A whole text, its blocks with a blank line between them."""
@@ -44,6 +47,8 @@ class MarkdownLines:
             return self.plain(block, width, self.look.text)
         if block.kind == "code":
             return code_lines(block, width, self.look)
+        if block.kind == "rows":
+            return self._rows(block, width)
         tree = tree_of(block.text)
         if tree is None:
             return self.plain(block, width, self.look.text)
@@ -52,6 +57,25 @@ class MarkdownLines:
     def plain(self, block: Block, width: int, style: Style) -> list[Line]:
         """Its lines, wrapped, and no more."""
         return wrap_words([(block.text, style)], max(width, _MIN_WIDTH))
+
+    def _rows(self, block: Block, width: int) -> list[Line]:
+        """A piece of a table, by the columns of all."""
+        shape = self._shape(block.info)
+        head = (
+            "" if block.begins else "".join(f"{line}\n" for line in block.info.split("\n", 2)[:2])
+        )
+        tree = None if shape is None else tree_of(head + block.text)
+        if shape is None or tree is None:
+            return self.plain(block, width, self.look.text)
+        return rows_lines(tree.children[0], shape, width, self.look, begins=block.begins)
+
+    def _shape(self, source: str) -> TableShape | None:
+        if source not in self._shapes:
+            if len(self._shapes) >= _MAX_SHAPES:
+                del self._shapes[next(iter(self._shapes))]
+            tree = tree_of(source)
+            self._shapes[source] = None if tree is None else shape_of(tree.children[0], self.look)
+        return self._shapes[source]
 
     def _blocks(
         self, nodes: Sequence[SyntaxTreeNode], width: int, look: Look, *, is_tight: bool

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from rich.style import Style
 
+from edgeserve.frozen import frozen
 from edgeserve.tui.lines import BLANK, Line, Span, wrap_words
 from edgeserve.tui.look import Look
 from edgeserve.tui.markdown_inline import inline_spans
@@ -18,28 +19,58 @@ _MIN_COLUMN = 3
 _ENDLESS = 1 << 20
 
 
+@frozen
+class TableShape:
+    """How wide each column is where nothing in it wraps, and to which side it is."""
+
+    naturals: tuple[int, ...]
+    aligns: tuple[str, ...]
+
+
 def table_lines(node: SyntaxTreeNode, width: int, look: Look) -> list[Line]:
     """The head, a rule, the rows. A table with more columns than fit is a list of its cells."""
-    rows = [row for part in node.children for row in part.children]
-    cells = [
-        [_cell(cell, look, is_head=i == 0) for cell in row.children] for i, row in enumerate(rows)
-    ]
+    return rows_lines(node, shape_of(node, look), width, look, begins=True)
+
+
+def shape_of(node: SyntaxTreeNode, look: Look) -> TableShape:
+    cells = _cells(node, look)
+    naturals = tuple(_natural(cells, i) for i in range(len(cells[0])))
+    return TableShape(
+        naturals, tuple(_align(cell) for cell in node.children[0].children[0].children)
+    )
+
+
+def rows_lines(
+    node: SyntaxTreeNode, shape: TableShape, width: int, look: Look, *, begins: bool
+) -> list[Line]:
+    """A table's rows in the columns of another one, of which it is a piece with the same head; the
+    head is shown only where the piece `begins` the table."""
+    cells = _cells(node, look)
     columns = len(cells[0])
     room = width - 3 * (columns - 1)
     if room < columns * _MIN_COLUMN:
-        return _as_records(cells, width, look)
-    widths = _shared([_natural(cells, i) for i in range(columns)], room)
-    aligns = [_align(cell) for cell in rows[0].children]
+        records = _as_records(cells, width, look)
+        return records if begins else [BLANK, *records]
+    widths = _shared(shape.naturals, room)
     lines: list[Line] = []
     between = (f" {look.marks.column} ", look.dim)
     for number, row in enumerate(cells):
-        lines += _row(row, widths, aligns, between)
-        if number == 0:
+        if number or begins:
+            lines += _row(row, widths, shape.aligns, between)
+        if number == 0 and begins:
             rule = f"{look.marks.rule}{look.marks.crossing}{look.marks.rule}".join(
                 look.marks.rule * w for w in widths
             )
             lines.append(Line(((rule, look.dim),)))
     return lines
+
+
+def _cells(node: SyntaxTreeNode, look: Look) -> list[list[list[Span]]]:
+    """By row and column, the head first."""
+    rows = [row for part in node.children for row in part.children]
+    return [
+        [_cell(cell, look, is_head=i == 0) for cell in row.children] for i, row in enumerate(rows)
+    ]
 
 
 def _cell(cell: SyntaxTreeNode, look: Look, *, is_head: bool) -> list[Span]:

@@ -7,10 +7,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import accumulate
 
+from edgeserve.chats.records import TurnState
 from edgeserve.tui.client import TokenFact
 from edgeserve.tui.lines import BLANK, END, Line, Span
 from edgeserve.tui.look import Look
-from edgeserve.tui.markdown_blocks import Block, MarkdownSource, PlainSource
+from edgeserve.tui.markdown_block import Block
+from edgeserve.tui.markdown_blocks import MarkdownSource, PlainSource
 from edgeserve.tui.markdown_lines import MarkdownLines
 from edgeserve.tui.widgets.turn_tokens import token_lines
 from edgeserve.tui.widgets.turn_view import TurnView, fold_lines, foot_lines, head_lines
@@ -124,7 +126,8 @@ class TurnParts:
         elif self.shows_tokens and self.view.tokens:
             parts.append(self._made(self._token_lines, self.view.text))
         else:
-            parts += self._body.parts(self._block_part)
+            is_growing = self.view.state is TurnState.STREAMING
+            parts += self._body.parts(self._block_part, is_growing=is_growing)
         parts.append(self._made(self._foot))
         self._parts = parts
         self._num_measured = 0
@@ -230,6 +233,7 @@ class _Body:
         self._settled: list[Part] = []
         self._tail: list[tuple[Block, Part]] = []
         self._is_stale = False  # text came since the parts were made
+        self._was_growing: bool = False
         self.is_read = not view.text
 
     def feed(self, text: str) -> None:
@@ -241,16 +245,18 @@ class _Body:
         self.is_read = True
         self.feed(text)
 
-    def parts(self, make: Callable[[Block, bool], Part]) -> list[Part]:
+    def parts(self, make: Callable[[Block, bool], Part], *, is_growing: bool) -> list[Part]:
         """Those of settled blocks stay; a last one's stays while its block does."""
-        if self._is_stale:
+        if self._is_stale or is_growing != self._was_growing:
             self._is_stale = False
+            self._was_growing = is_growing
             for block in self._source.settled[len(self._settled) :]:
                 self._settled.append(make(block, not self._settled))
             before = self._tail
             self._tail = []
-            for i, block in enumerate(self._source.unsettled()):
-                same = i < len(before) and before[i][0] == block
+            source = self._source
+            for i, block in enumerate(source.growing() if is_growing else source.unsettled()):
+                same = i < len(before) and (before[i][0] is block or before[i][0] == block)
                 part = before[i][1] if same else make(block, not self._settled and i == 0)
                 self._tail.append((block, part))
         return [*self._settled, *(part for _, part in self._tail)]
