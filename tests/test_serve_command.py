@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 import re
 import signal
+import socket
 import ssl
 import stat
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -18,6 +22,7 @@ import pytest
 from edgeserve.errors import InvalidRequestError
 from edgeserve.server.address import Listening, bind
 
+from .raw_http import address_of, wait_for
 from .serve_program import SECONDS, Program, serving
 from .server_harness import USER
 from .tiny_models import write_tiny_model
@@ -223,3 +228,64 @@ def test_wrong_arguments_are_named(path: Path, arguments: list[str], named: str)
     )
     assert found.returncode == 2
     assert named in found.stderr
+
+
+LONG = {"ignore_eos": True, "max_tokens": 20_000, "stream": True}
+ENDING = "the server is shutting down"
+STREAMS: dict[str, tuple[dict[str, Any], str]] = {
+    "/v1/chat/completions": ({**LONG, "messages": USER}, 'data: {"error"'),
+    "/v1/completions": ({**LONG, "prompt": "the inn"}, 'data: {"error"'),
+    "/v1/responses": (
+        {"input": "the inn", "stream": True, "ignore_eos": True, "max_output_tokens": 20_000},
+        "event: response.failed",
+    ),
+    "/v1/messages": ({**LONG, "messages": USER, "model": "default"}, "event: error"),
+}
+
+
+def _listens(url: str) -> bool:
+    with socket.socket() as connection:
+        return connection.connect_ex(address_of(url)) == 0
+
+
+def _num_live(client: httpx.Client) -> float:
+    live = re.findall(
+        r"^vllm:num_requests_(?:running|waiting)(?:\{.*\})? (\S+)",
+        client.get("/metrics").text,
+        re.M,
+    )
+    return sum(map(float, live))
+
+
+@pytest.mark.parametrize(
+    ("patience", "second"), [("1", None), ("50", signal.SIGTERM), ("50", signal.SIGINT)]
+)
+def test_answers_that_are_cut_say_so_and_are_whole(
+    path: Path, tmp_path: Path, patience: str, second: int | None
+) -> None:
+    """httpx raises where a response's last chunk is missing."""
+    options = ("--shutdown-seconds", patience)
+    with serving(path, tmp_path, *options) as (program, url), ExitStack() as stack:
+        client = stack.enter_context(httpx.Client(base_url=url, timeout=SECONDS))
+        answers = {}
+        for route, (body, _) in STREAMS.items():
+            answer = stack.enter_context(client.stream("POST", route, json=body))
+            lines = answer.iter_lines()
+            assert next(lines)
+            answers[route] = lines
+        pool = stack.enter_context(ThreadPoolExecutor(1))
+        unstreamed = {**STREAMS["/v1/messages"][0], "stream": False}
+        whole = pool.submit(client.post, "/v1/messages", json=unstreamed)
+        wait_for(lambda: _num_live(client) == len(STREAMS) + 1)
+        program.process.send_signal(signal.SIGTERM)
+        if second is not None:
+            wait_for(lambda: not _listens(url))  # two at once would be one
+            program.process.send_signal(second)
+        for route, lines in answers.items():
+            said = "\n".join(lines)
+            assert ENDING in said[-1000:], (route, said[-1000:])
+            assert STREAMS[route][1] in said[-3000:], (route, said[-3000:])
+        assert whole.result(SECONDS).json()["error"]["message"] == ENDING
+        program.read_on()
+        assert program.process.wait(SECONDS) == 0
+    assert "Traceback" not in program.said, program.said

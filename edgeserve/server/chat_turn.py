@@ -15,6 +15,7 @@ from edgeserve.requests import ChatFields
 from edgeserve.server.choice_reader import ChoiceReader
 from edgeserve.server.constraint_fields import naming_field
 from edgeserve.server.context import ServerContext
+from edgeserve.server.errors import cut_is_error
 from edgeserve.server.models import Served
 from edgeserve.server.turn import ChatTask, PromptProgress, TurnEvent, TurnFinished
 from edgeserve.text.chat_template import RenderedPrompt
@@ -42,13 +43,14 @@ class ChatTurn:
         self.num_prompt_tokens = len(prepared.request.prompt_token_ids)
 
     async def __aiter__(self) -> AsyncIterator[TurnEvent]:
-        async for piece in self._stream.pieces():
-            if isinstance(piece, PromptRead):
-                times = (piece.total, piece.cached, piece.processed, piece.time_ms)
-                yield PromptProgress(*times)
-                continue
-            for event in self._readers[piece.index].read(piece):
-                yield event
+        with cut_is_error():
+            async for piece in self._stream.pieces():
+                if isinstance(piece, PromptRead):
+                    times = (piece.total, piece.cached, piece.processed, piece.time_ms)
+                    yield PromptProgress(*times)
+                    continue
+                for event in self._readers[piece.index].read(piece):
+                    yield event
         output = self._stream.output
         assert output is not None  # the stream has ended without an error
         yield TurnFinished(output, sum(choice.num_reasoning_tokens for choice in output.outputs))

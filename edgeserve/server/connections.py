@@ -16,7 +16,7 @@ from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import STATUS_PHRASES, H11Protocol, RequestResponseCycle
 
 from edgeserve.frozen import frozen
-from edgeserve.server.errors import Problem, openai_body
+from edgeserve.server.errors import Problem, ServerEndingError, openai_body, problem_of
 
 HEADER_BYTES = 64 << 10
 """The most that a request's first line and headers may have."""
@@ -170,10 +170,7 @@ class Connection(H11Protocol):
             await application(cast("Any", scope), cast("Any", receive), cast("Any", send))
         except asyncio.CancelledError:
             if not self.cycle.response_started:
-                problem = Problem(
-                    503, "the server ended before the answer was there", "server_error"
-                )
-                await _closing(problem)(scope, receive, send)
+                await _closing(problem_of(ServerEndingError()))(scope, receive, send)
             else:
                 self.cycle.disconnected = True
                 self.transport.close()

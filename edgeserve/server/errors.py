@@ -5,8 +5,10 @@ A surface with bodies of its own makes them of the same Problem.
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 
 import msgspec
 
@@ -80,6 +82,23 @@ class ModelBusyError(errors.EdgeServeError):
         )
 
 
+class ServerEndingError(errors.EdgeServeError):
+    """The server was told to end, and an answer's time is up."""
+
+    def __init__(self) -> None:
+        super().__init__("the server is shutting down")
+
+
+@contextmanager
+def cut_is_error() -> Generator[None]:
+    """The task that writes an answer is cancelled when the server ends: its client is to be told.
+    (Also when a client has gone away, who hears nothing of it.)"""
+    try:
+        yield
+    except asyncio.CancelledError:
+        raise ServerEndingError from None
+
+
 ErrorShape = Callable[[Problem], bytes]
 """A surface's body of an error: JSON."""
 
@@ -120,7 +139,7 @@ def problem_of(error: BaseException) -> Problem:
         case errors.ModelError():
             message = f"the model cannot be loaded: {error}"
             return Problem(500, message, "server_error", "model", "model_not_loaded", error=error)
-        case errors.ClosedError() | errors.OutOfMemoryError():
+        case errors.ClosedError() | errors.OutOfMemoryError() | ServerEndingError():
             return _later(503, error, "unavailable_error", "unavailable")
         case errors.EdgeServeError():
             return Problem(500, str(error), "server_error", error=error)

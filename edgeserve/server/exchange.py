@@ -20,7 +20,14 @@ from edgeserve.frozen import frozen
 from edgeserve.server.cache_miss import miss_in_words
 from edgeserve.server.chat_turn import ChatTurn, open_turn
 from edgeserve.server.context import ServerContext
-from edgeserve.server.errors import ErrorShape, Problem, openai_body, problem_of
+from edgeserve.server.errors import (
+    ErrorShape,
+    Problem,
+    ServerEndingError,
+    cut_is_error,
+    openai_body,
+    problem_of,
+)
 from edgeserve.server.fields import Fields
 from edgeserve.server.limits import read_body
 from edgeserve.server.models import Served
@@ -115,7 +122,8 @@ class Exchange:
     ) -> AsyncIterator[bytes]:
         """Of a `late` body that was opened after the headers, what they would say is a comment."""
         try:
-            opened = await opening
+            with cut_is_error():
+                opened = await opening
             for said in () if late is None else comment_frames(notes(late, opened.turn)):
                 yield said
             async for frame in self._surface.frames(opened.asked, opened.served, opened.turn):
@@ -176,6 +184,8 @@ async def answered(
         return await answer
     except ClientGoneError:
         return _GONE
+    except asyncio.CancelledError:  # the server ends
+        return error_response(told(ServerEndingError()), error_body)
     except Exception as error:
         return error_response(told(error), error_body)
 

@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Awaitable, Callable, Generator
 from functools import partial
+from types import FrameType
 from typing import cast
 
 import uvicorn
@@ -26,13 +27,16 @@ from edgeserve.server.preparations import Preparations
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _TICKS_A_LOOK = 10
 """uvicorn ticks ten times a second."""
+_ENDING_LOOK_SECONDS = 0.05
+_CUT_SECONDS = 0.7
+"""What answers get, when their time is up, to say that they were cut."""
 _SWITCH_SECONDS = 0.0005
 """How long the engine's thread may keep the interpreter while an answer waits to be sent."""
 
 
 class _Server(uvicorn.Server):
-    """With limits on connections. uvicorn's own raises the signal again when it has ended, and what
-    follows is never done."""
+    """With limits on connections, and an end in which each answer that is cut says so. uvicorn's
+    own raises the signal again when it has ended, and what follows is never done."""
 
     async def on_tick(self, counter: int) -> bool:
         if counter % _TICKS_A_LOOK == 0:
@@ -43,6 +47,31 @@ class _Server(uvicorn.Server):
                 if isinstance(connection, Connection):
                     connection.look(now)
         return await super().on_tick(counter)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """uvicorn's own does not wait for what it cancels, and a second SIGINT cancels nothing."""
+        for listener in (*self.servers, *(sockets or ())):
+            listener.close()
+        for connection in tuple(cast("set[Connection]", self.server_state.connections)):
+            connection.shutdown()
+        loop = asyncio.get_running_loop()
+        end = loop.time() + (self.config.timeout_graceful_shutdown or 0)
+        while self._is_busy and not self.force_exit and loop.time() < end:
+            await asyncio.sleep(_ENDING_LOOK_SECONDS)
+        answers = tuple(self.server_state.tasks)
+        for answer in answers:
+            answer.cancel()
+        if answers:
+            await asyncio.wait(answers, timeout=_CUT_SECONDS)
+
+    @property
+    def _is_busy(self) -> bool:
+        return bool(self.server_state.connections or self.server_state.tasks)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002  uvicorn's
+        """The second signal, of either kind, waits for no answer any more."""
+        self.force_exit = self.should_exit
+        self.should_exit = True
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None]:

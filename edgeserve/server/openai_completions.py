@@ -23,7 +23,7 @@ from edgeserve.server.completion_body import (
 )
 from edgeserve.server.constraint_fields import naming_field
 from edgeserve.server.context import ServerContext
-from edgeserve.server.errors import openai_body, problem_of
+from edgeserve.server.errors import cut_is_error, openai_body, problem_of
 from edgeserve.server.exchange import answered, header_text, json_response
 from edgeserve.server.fields import Fields
 from edgeserve.server.legacy_logprobs import LegacyLogprobs, legacy_logprobs
@@ -92,8 +92,9 @@ class _Completions:
     ) -> AsyncIterator[bytes]:
         """Of a model that is still to come: what headers would say is a comment."""
         try:
-            served = await arriving.served()
-            job = await self._begin(request, fields, served, stack)
+            with cut_is_error():
+                served = await arriving.served()
+                job = await self._begin(request, fields, served, stack)
         except Exception as error:  # the headers are out: all that is left is to say it
             yield _error_frame(error)
             return
@@ -172,10 +173,11 @@ class _Job:
                 for at in range(len(self.prompts)):
                     for index in range(self.body.params.n):
                         yield self._chunk(self._index(at, index), self._prompt_text(at))
-            async for at, chunk in self._pieces():
-                frame = self._frame(at, chunk, offsets)
-                if frame is not None:
-                    yield frame
+            with cut_is_error():
+                async for at, chunk in self._pieces():
+                    frame = self._frame(at, chunk, offsets)
+                    if frame is not None:
+                        yield frame
             if self.body.includes_usage:
                 usage = usage_shape(self._outputs())
                 yield data_frame({**self.head, "choices": [], "usage": usage})

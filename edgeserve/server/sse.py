@@ -24,6 +24,9 @@ _HEADERS = {
     "x-accel-buffering": "no",
 }
 
+_CUT_S = 0.5
+"""For the last frames of a stream that is cut: its client may read nothing."""
+
 T = TypeVar("T")
 
 
@@ -60,7 +63,8 @@ def comment_frames(facts: Mapping[str, str]) -> Sequence[bytes]:
 
 
 class EventStream:
-    """An ASGI response of frames. However it ends, `frames` is closed and `closing` awaited."""
+    """An ASGI response of frames. However it ends, `frames` is closed and `closing` awaited. When
+    it is cancelled, so is what `frames` waits for, and the frames it still has are sent."""
 
     def __init__(
         self,
@@ -77,6 +81,7 @@ class EventStream:
         self._sending_since: float | None = None
         self._ready = bytearray()
         self._came = asyncio.Event()
+        self._collecting: asyncio.Future[None] | None = None
 
     async def __call__(self, _: Scope, receive: Receive, send: Send) -> None:
         writing = asyncio.ensure_future(self._write(send))
@@ -87,6 +92,11 @@ class EventStream:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             if writing.done():
                 await writing
+        except asyncio.CancelledError:  # the server ends: `frames` says so, and the stream is whole
+            if self._collecting is not None:
+                self._collecting.cancel()
+                await asyncio.wait(tasks, timeout=_CUT_S, return_when=asyncio.FIRST_COMPLETED)
+            raise
         finally:
             for task in tasks:
                 task.cancel()
@@ -99,7 +109,7 @@ class EventStream:
         loop = asyncio.get_running_loop()
         self._silent_since = loop.time()
         pinging = asyncio.ensure_future(self._ping(send))
-        collecting = asyncio.ensure_future(self._collect())
+        self._collecting = collecting = asyncio.ensure_future(self._collect())
         try:
             while frames := await self._collected(collecting):
                 self._silent_since = self._sending_since = loop.time()
