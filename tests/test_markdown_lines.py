@@ -17,6 +17,7 @@ from edgeserve.tui.look import ASCII, Look
 from edgeserve.tui.markdown_blocks import LONG_LINE, MarkdownSource, parser, tree_of
 from edgeserve.tui.markdown_inline import LINK
 from edgeserve.tui.markdown_lines import MarkdownLines
+from edgeserve.tui.markdown_rows import GrowingTable
 from edgeserve.tui.markdown_tables import table_lines
 from edgeserve.tui.terminal_text import shown
 from edgeserve.tui.widgets.turn_parts import TurnParts
@@ -356,3 +357,12 @@ def test_a_table_whose_answer_ends_is_laid_out_by_all_its_rows() -> None:
     assert [turn.line(y) for y in range(turn.height)] == [
         at_once.line(y) for y in range(turn.height)
     ]
+
+
+@pytest.mark.parametrize(
+    ("row", "is_sure"), [("|a|b|c|\n", True), ("a|b|c\n", False), ("|a|\n", False)]
+)
+def test_rows_that_lack_cells_end_a_table_for_the_parser(row: str, is_sure: bool) -> None:
+    """Which of 40,000 rows is the last cannot be told from one of them, where cells may lack."""
+    table = GrowingTable("|a|b|c|\n|-|-|-|\n" + row * 40_000, lambda _: True)
+    assert table.is_sure is is_sure

@@ -26,7 +26,7 @@ class GrowingTable:
         self._is_table = is_table
         lines = _lines(text)
         self._head = "".join(lines[:2])
-        self._columns = lines[0].count("|") + 1
+        self._columns = lines[0].strip().removeprefix("|").removesuffix("|").count("|") + 1
         self._missing = 0
         for line in lines[2:]:
             self._count(line)
