@@ -17,6 +17,8 @@ from edgeserve.server.sse import ClientGoneError
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _NOT_NUMBERS = (b"NaN", b"Infinity")
+_READ_AGAIN_BYTES = 256 << 10
+"""Of a larger body the field that is NaN is not looked for: everybody else would wait for it."""
 
 
 @frozen
@@ -62,7 +64,7 @@ def decoded(body: bytes) -> object:
     except RecursionError:
         raise _bad_json("it is nested too deep") from None
     except msgspec.DecodeError as error:
-        if any(word in text for word in _NOT_NUMBERS):
+        if len(text) <= _READ_AGAIN_BYTES and any(word in text for word in _NOT_NUMBERS):
             return _decoded_with_nan(text, error)
         raise _bad_json("it is empty" if not text.strip() else str(error)) from None
 

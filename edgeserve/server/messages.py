@@ -57,6 +57,8 @@ def _message(given: Fields, is_newest_user: bool, adjusted: list[str]) -> Messag
         raise InvalidRequestError(given.path("role"), role, f"one of {', '.join(_ROLES)}")
     message: dict[str, object] = {"role": _ROLES[role]}
     content = content_of(given, is_newest_user, adjusted)
+    if content is None and _ROLES[role] == "tool":
+        content = ""  # a tool that found nothing to say
     if content is None and role != "assistant":
         raise InvalidRequestError(given.path("content"), None, "a string or a list of parts")
     calls = _tool_calls(given, adjusted) if role == "assistant" else []

@@ -20,6 +20,8 @@ from edgeserve.server.fields import Fields
 from edgeserve.server.limits import read_body
 from edgeserve.server.models import Served
 
+_MAX_IDS = 1 << 20
+
 Work = Callable[[ServerContext, Fields, Served], object]
 
 
@@ -99,6 +101,8 @@ def detokenize(_: ServerContext, body: Fields, served: Served) -> object:
     given = body.items("tokens")
     if given is None:
         raise InvalidRequestError("tokens", None, "a list of token ids")
+    if len(given) > _MAX_IDS:
+        raise InvalidRequestError("tokens", len(given), f"at most {_MAX_IDS:,} token ids")
     ids = Fields({f"tokens[{at}]": value for at, value in enumerate(given)})
     found = [ids.integer(f"tokens[{at}]", 0, served.vocab_size - 1) for at in range(len(given))]
     text = served.llm.requests.detokenize([i for i in found if i is not None])
