@@ -73,8 +73,16 @@ _COUNTERS = (
         "Tokens of prompts that were found in the prefix cache.",
         lambda s: s.num_cached_tokens,
     ),
-    _Number("vllm:prompt_tokens", "Tokens of prompts.", lambda s: s.num_prompt_tokens),
-    _Number("vllm:generation_tokens", "Tokens of answers.", lambda s: s.num_sampled_tokens),
+    _Number(
+        "vllm:prompt_tokens",
+        "Tokens of prompts, of requests that were not given up, when they end.",
+        lambda s: s.num_prompt_tokens,
+    ),
+    _Number(
+        "vllm:generation_tokens",
+        "Tokens of answers when they are made, given up later or not.",
+        lambda s: s.num_sampled_tokens,
+    ),
     _Number(
         "vllm:num_preemptions",
         "Sequences that gave their blocks to others.",
