@@ -78,8 +78,11 @@ class Bench:
             block_tables=self.cache.new_tables(),
         )
 
-    def add(self, name: str, prompt: int, output: int = 1, *, scored: bool = False) -> Sequence:
+    def add(
+        self, name: str, prompt: int, output: int = 1, *, scored: bool = False, priority: int = 0
+    ) -> Sequence:
         sequence = self.sequence(name, prompt, output, scored=scored)
+        sequence.priority = priority
         self.scheduler.add(sequence)
         self.live.append(sequence)
         return sequence
@@ -240,10 +243,7 @@ def test_how_much_room_is_left_is_learned_from_answers() -> None:
 
 def test_room_is_not_kept_for_those_that_matter_less() -> None:
     bench = Bench(blocks=10, headroom=3.0)
-    patient = bench.sequence("patient", 4, 32)
-    patient.priority = 5
-    bench.scheduler.add(patient)
-    bench.live.append(patient)
+    bench.add("patient", 4, 32, priority=5)
     bench.step()
     bench.add("urgent", 4, 32)
     bench.step()
@@ -465,20 +465,14 @@ def test_everything_ends_within_budgets_over_any_schedule(
 def test_lower_priority_goes_first_and_arrival_decides_among_equals() -> None:
     bench = Bench(seqs=1)
     for name, priority in [("a", 0), ("b", 1), ("c", 0), ("d", -1)]:
-        sequence = bench.sequence(name, 2, 1)
-        sequence.priority = priority
-        bench.scheduler.add(sequence)
-        bench.live.append(sequence)
+        bench.add(name, 2, priority=priority)
     bench.run()
     assert bench.ended == ["d", "a", "c", "b"]
 
 
 def test_what_matters_less_gives_way_when_blocks_run_out_though_it_came_first() -> None:
     bench = Bench(blocks=4, seqs=2)
-    patient = bench.sequence("patient", 4, 8)
-    patient.priority = 5
-    bench.scheduler.add(patient)
-    bench.live.append(patient)
+    patient = bench.add("patient", 4, 8, priority=5)
     bench.step()
     urgent = bench.add("urgent", 4, 8)
     bench.run()
@@ -489,10 +483,7 @@ def test_what_matters_less_gives_way_when_blocks_run_out_though_it_came_first() 
 
 def test_a_stream_of_urgent_ones_cannot_starve_what_waits() -> None:
     bench = Bench(seqs=1)
-    patient = bench.sequence("patient", 2, 1)
-    patient.priority = 1
-    bench.scheduler.add(patient)
-    bench.live.append(patient)
+    bench.add("patient", 2, 1, priority=1)
     for n in range(200):
         bench.add(f"urgent {n}", 2, 1)
         bench.step()

@@ -6,9 +6,8 @@ import os
 import random
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -21,6 +20,7 @@ from edgeserve.tui.local_client import LocalClient
 
 from .chat_app import Table, drive
 from .hub_server import FakeHub, serving
+from .other_process import process_that_said
 from .tiny_models import write_tiny_model
 
 REPO = "ada/tiny-GGUF"
@@ -145,23 +145,9 @@ drive(folder, body, client=_client(folder, FakeHub(REPO, {}, endpoint=endpoint))
 """
 
 
-@contextmanager
-def another_process(folder: Path, hub: FakeHub) -> Iterator[subprocess.Popen[str]]:
+def another_process(folder: Path, hub: FakeHub) -> AbstractContextManager[subprocess.Popen[str]]:
     """Its chat shows a download on which nothing comes any more; a line makes it quit."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", _FETCHES, str(folder), hub.endpoint],
-        cwd=Path(__file__).parent.parent,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None
-    try:
-        assert process.stdout.readline() == "fetching\n"
-        yield process
-    finally:
-        process.kill()
-        process.communicate()
+    return process_that_said("fetching", _FETCHES, str(folder), hub.endpoint)
 
 
 @pytest.mark.parametrize("way", ["quit", "kill"])

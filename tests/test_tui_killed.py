@@ -6,9 +6,7 @@ import asyncio
 import os
 import signal
 import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -17,6 +15,7 @@ from edgeserve.chats.records import TurnState
 from edgeserve.chats.store import ChatStore
 from tests.chat_app import Table, drive
 from tests.fake_chat_client import IN_USE, FakeClient, words
+from tests.other_process import process_that_said
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="kill -9 is POSIX")
 
@@ -49,22 +48,9 @@ drive(folder, body, client=client)
 """
 
 
-@contextmanager
-def another_window(folder: Path, question: str) -> Iterator[subprocess.Popen[str]]:
+def another_window(folder: Path, question: str) -> AbstractContextManager[subprocess.Popen[str]]:
     """A process whose chat has said that four words of an answer are on disk."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", _STREAMS, str(folder), question],
-        cwd=Path(__file__).parent.parent,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None
-    try:
-        assert process.stdout.readline() == "streaming\n"
-        yield process
-    finally:
-        process.kill()
-        process.communicate()
+    return process_that_said("streaming", _STREAMS, str(folder), question)
 
 
 def test_what_had_come_is_there_and_can_be_continued(tmp_path: Path):
